@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::courier::{Lost, Reply};
-use super::delivery_queue::Places;
+use super::delivery_queue::InFlightLimits;
 use super::target::PrivateTargets;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::time::Timestamp;
@@ -35,11 +35,11 @@ pub struct WebhookSettings {
 }
 
 impl WebhookSettings {
-    /// What may be under way at once.
-    pub(super) fn places(&self) -> Places {
-        Places {
-            endpoint: self.places,
-            account: self.account_places,
+    /// The attempts that may be under way at once.
+    pub(super) fn in_flight_limits(&self) -> InFlightLimits {
+        InFlightLimits {
+            per_endpoint: self.places,
+            per_account: self.account_places,
         }
     }
 }

@@ -6,12 +6,12 @@
     reason = "a test fails by panicking"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{DueQuery, LIVE, Waiting};
+use crate::store::{DueQuery, LIVE};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event::{Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
@@ -19,9 +19,9 @@ use colloquy_model::position::Position;
 
 const ENDPOINT: u64 = 9;
 const ACCOUNT: u32 = 1;
-const PLACES: Places = Places {
-    endpoint: 4,
-    account: 4,
+const LIMITS: InFlightLimits = InFlightLimits {
+    per_endpoint: 4,
+    per_account: 4,
 };
 const ATTEMPTS_MAX: u32 = 3;
 
@@ -139,6 +139,16 @@ impl Model {
     }
 }
 
+/// The endpoint's queue, of which so many deliveries wait in the store.
+fn stored(waiting: u64) -> StoredQueue {
+    StoredQueue {
+        account: ACCOUNT,
+        endpoint: ENDPOINT,
+        waiting,
+        failing_since: None,
+    }
+}
+
 fn event(position: Position, entity: u64) -> Arc<Event> {
     let place = Place {
         position,
@@ -186,7 +196,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Life {
-    queue: Queue,
+    queue: DeliveryQueue,
     store: Model,
     writing: Option<Box<DeliverySlice>>,
     refills: Vec<(Refill, DueLanes)>,
@@ -205,8 +215,8 @@ struct Life {
 
 impl Life {
     fn new() -> Self {
-        let mut queue = Queue::new(0, PLACES);
-        queue.open((ACCOUNT, ENDPOINT), 0, None);
+        let mut queue = DeliveryQueue::new(0, LIMITS);
+        queue.open(stored(0));
         Life {
             queue,
             store: Model::default(),
@@ -229,13 +239,14 @@ impl Life {
             .iter()
             .filter(|(position, _)| *position > self.matched)
         {
-            self.queue.push(
-                ENDPOINT,
-                LIVE,
-                (&event(*position, *entity), Keep::InMemory),
-                self.now,
-            );
-            self.queue.matched(Matched {
+            let matching = Matching {
+                endpoint: ENDPOINT,
+                lane: LIVE,
+                event: &event(*position, *entity),
+                keep: Keep::InMemory,
+            };
+            self.queue.push(matching, self.now);
+            self.queue.set_matched(Matched {
                 position: *position,
                 within: 0,
             });
@@ -244,8 +255,8 @@ impl Life {
     }
 
     fn go_on(&mut self) {
-        let (shipments, refills) = self.queue.turn(self.now);
-        for shipment in shipments {
+        let DueWork { attempts, refills } = self.queue.take_due(self.now);
+        for shipment in attempts {
             // In order: everything before it of its conversation is delivered or given up.
             let entity = shipment.key.entity;
             for (position, _) in self
@@ -262,12 +273,9 @@ impl Life {
                     "{position} before {shipment:?}"
                 );
             }
-            assert!(
-                !self
-                    .flying
-                    .iter()
-                    .any(|flying| flying.key == shipment.key && flying.life == shipment.life)
-            );
+            assert!(!self.flying.iter().any(
+                |flying| flying.key == shipment.key && flying.generation == shipment.generation
+            ));
             self.flying.push(shipment);
             self.sent += 1;
         }
@@ -275,11 +283,11 @@ impl Life {
         for refill in refills {
             self.refills.push((refill, self.store.due(&refill.query)));
         }
-        let line = self.queue.line(ENDPOINT).unwrap();
+        let queue = self.queue.endpoint(ENDPOINT).unwrap();
         assert!(
-            line.held() <= HELD_MAX && line.is_consistent(),
+            queue.held() <= HELD_MAX && queue.is_consistent(),
             "{} held",
-            line.held()
+            queue.held()
         );
     }
 
@@ -299,7 +307,8 @@ impl Life {
                 .or_default()
                 .push(shipment.position);
         }
-        self.queue.landed(&shipment, verdict, Vec::new(), self.now);
+        self.queue
+            .attempt_ended(&shipment, verdict, Vec::new(), self.now);
     }
 
     fn flush(&mut self) {
@@ -311,7 +320,7 @@ impl Life {
     fn written(&mut self) {
         if let Some(slice) = self.writing.take() {
             self.store.apply(&slice);
-            self.queue.written();
+            self.queue.slice_written();
         }
     }
 
@@ -334,12 +343,8 @@ impl Life {
             .copied()
             .unwrap_or(0)
             .max(self.store.given_up);
-        self.queue = Queue::new(last, PLACES);
-        self.queue.open(
-            (ACCOUNT, ENDPOINT),
-            self.store.waiting().count() as u64,
-            None,
-        );
+        self.queue = DeliveryQueue::new(last, LIMITS);
+        self.queue.open(stored(self.store.waiting().count() as u64));
         (self.refills, self.flying) = (Vec::new(), Vec::new());
         self.matched = self.store.matched;
         self.match_on();
@@ -366,7 +371,7 @@ impl Life {
             Step::GiveUp => {
                 // Written with the position up to which it counts, as an endpoint's change is; so
                 // it survives.
-                self.queue.give_up(ENDPOINT, false);
+                self.queue.give_up(ENDPOINT);
                 self.given_up
                     .extend(self.log.iter().map(|(position, _)| *position));
                 self.written();
@@ -390,12 +395,12 @@ proptest! {
         // In the end the receiver is well, and everything has left.
         for _ in 0..20_000 {
             life.now += 7;
-            (0..PLACES.endpoint).for_each(|_| life.land(true));
+            (0..LIMITS.per_endpoint).for_each(|_| life.land(true));
             life.flush();
             life.written();
             life.refill();
             life.go_on();
-            if life.queue.line(ENDPOINT).unwrap().waiting == 0 && life.store.waiting().next().is_none() {
+            if life.queue.endpoint(ENDPOINT).unwrap().waiting() == 0 && life.store.waiting().next().is_none() {
                 break;
             }
         }
@@ -435,35 +440,43 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
 }
 
 /// So many deliveries of one entity each, to this endpoint.
-fn fill(queue: &mut Queue, endpoint: u64, entities: std::ops::Range<u64>) {
+fn fill(queue: &mut DeliveryQueue, endpoint: u64, entities: std::ops::Range<u64>) {
     for entity in entities {
-        let event = event(
-            Position(i64::try_from(endpoint * 1_000 + entity).unwrap()),
-            entity,
-        );
-        queue.push(endpoint, LIVE, (&event, Keep::InMemory), 0);
+        let position = Position(i64::try_from(endpoint * 1_000 + entity).unwrap());
+        let event = event(position, entity);
+        let matching = Matching {
+            endpoint,
+            lane: LIVE,
+            event: &event,
+            keep: Keep::InMemory,
+        };
+        queue.push(matching, 0);
     }
 }
 
 #[test]
 fn endpoints_of_an_account_share_its_places_and_each_has_one() {
-    let mut queue = Queue::new(
+    let mut queue = DeliveryQueue::new(
         0,
-        Places {
-            endpoint: 4,
-            account: 6,
+        InFlightLimits {
+            per_endpoint: 4,
+            per_account: 6,
         },
     );
     for (account, endpoint) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5)] {
-        queue.open((account, endpoint), 0, None);
+        queue.open(StoredQueue {
+            account,
+            endpoint,
+            ..stored(0)
+        });
         fill(&mut queue, endpoint, 0..10);
     }
-    let under_way = |queue: &Queue| -> Vec<usize> {
+    let under_way = |queue: &DeliveryQueue| -> Vec<usize> {
         (1..=5)
-            .map(|endpoint| queue.line(endpoint).unwrap().in_flight)
+            .map(|endpoint| queue.endpoint(endpoint).unwrap().in_flight())
             .collect()
     };
-    let (first, _) = queue.turn(0);
+    let first = queue.take_due(0).attempts;
     assert_eq!(
         under_way(&queue),
         [4, 2, 1, 1, 4],
@@ -476,13 +489,13 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
             .iter()
             .position(|shipment| shipment.account == 1)
             .unwrap();
-        queue.landed(
+        queue.attempt_ended(
             &flying.remove(landed).unwrap(),
             Verdict::Delivered,
             Vec::new(),
             now,
         );
-        flying.extend(queue.turn(now).0);
+        flying.extend(queue.take_due(now).attempts);
         let [one, two, three, four, _] = under_way(&queue)[..] else {
             panic!("five endpoints")
         };
@@ -492,13 +505,13 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
         );
     }
     while let Some(shipment) = flying.pop_front() {
-        queue.landed(&shipment, Verdict::Delivered, Vec::new(), 100);
-        flying.extend(queue.turn(100).0);
+        queue.attempt_ended(&shipment, Verdict::Delivered, Vec::new(), 100);
+        flying.extend(queue.take_due(100).attempts);
     }
     assert!(
         queue
-            .lines()
-            .all(|line| line.waiting == 0 && line.in_flight == 0),
+            .endpoints()
+            .all(|queue| queue.waiting() == 0 && queue.in_flight() == 0),
         "none was forgotten"
     );
     assert!(queue.shares.is_empty());

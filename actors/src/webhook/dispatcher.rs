@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use super::attempt::WebhookSettings;
 use super::courier::{Courier, Lost, OutboundRequest};
 use super::delivery_metrics::DeliveryCounters;
-use super::delivery_queue::{Queue, Verdict};
-use super::endpoint_queue::{PendingAttempt, Refill};
+use super::delivery_queue::{DeliveryQueue, DueWork, Verdict};
+use super::endpoint_queue::{EndpointQueue, PendingAttempt, Refill, Sending, StoredQueue};
 use super::feed_follower::{Behind, Reading, Unmatched};
 use super::matcher::Matcher;
 use super::messages::{AllHealth, Asker, ReplayAsk, Retry};
@@ -107,7 +107,7 @@ enum Landing {
 /// Whoever delivers.
 pub(super) struct Dispatcher {
     pub(super) means: Dependencies,
-    pub(super) queue: Queue,
+    pub(super) queue: DeliveryQueue,
     pub(super) matcher: Matcher,
     /// Endpoints as they are now.
     pub(super) targets: HashMap<u64, Arc<Endpoint>>,
@@ -179,7 +179,7 @@ impl ThreadActor for Dispatcher {
 impl Dispatcher {
     pub(super) fn new(means: Dependencies) -> Self {
         Dispatcher {
-            queue: Queue::new(0, means.settings.places()),
+            queue: DeliveryQueue::new(0, means.settings.in_flight_limits()),
             means,
             matcher: Matcher::default(),
             targets: HashMap::new(),
@@ -244,18 +244,20 @@ impl Dispatcher {
             self.matcher.reached(first);
         }
         self.matched_written = state.matched;
-        self.queue = Queue::new(state.last_delivery, self.means.settings.places());
+        self.queue =
+            DeliveryQueue::new(state.last_delivery, self.means.settings.in_flight_limits());
         for stored in &state.endpoints {
             let Some(target) = self.know(stored) else {
                 continue;
             };
             let number = target.id.number();
-            self.queue.open(
-                (target.tenant.account_number(), number),
-                stored.pending,
-                stored.failing_since,
-            );
-            self.queue.pause(number, !target.enabled);
+            self.queue.open(StoredQueue {
+                account: target.tenant.account_number(),
+                endpoint: number,
+                waiting: stored.pending,
+                failing_since: stored.failing_since,
+            });
+            self.queue.set_sending(number, Sending::of(&target));
             let version = stored.as_matched.as_ref();
             if let Some(Ok(version)) =
                 version.map(|row| restore_endpoint(row, target.id, target.tenant))
@@ -311,8 +313,8 @@ impl Dispatcher {
             .matched
             .store(self.matcher.position().0, Ordering::Relaxed);
         self.pass_asked(context);
-        let (shipments, refills) = self.queue.turn(now_ms());
-        for shipment in shipments {
+        let DueWork { attempts, refills } = self.queue.take_due(now_ms());
+        for shipment in attempts {
             self.send(shipment, context);
         }
         for refill in refills {
@@ -332,14 +334,15 @@ impl Dispatcher {
             return;
         };
         let over = Instant::now() >= until;
-        if (self.in_flight == 0 || over) && !self.queue.is_writing() && self.queue.news() == 0 {
+        if (self.in_flight == 0 || over) && !self.queue.is_writing() && self.queue.unwritten() == 0
+        {
             // Whoever stops the server may have stopped waiting.
             let _ = done.send(());
             context.stop();
             return;
         }
         self.draining = Some((until, done));
-        if self.queue.news() > 0 && !self.queue.is_writing() {
+        if self.queue.unwritten() > 0 && !self.queue.is_writing() {
             self.write_slice(context);
         }
         self.set_alarm(context);
@@ -391,7 +394,7 @@ impl Dispatcher {
             Landing::Made(made) => made,
             Landing::NoEvent => {
                 // It never left: the receiver is not to blame.
-                self.queue.drop_gone(&shipment, vec![unread(now)], now);
+                self.queue.event_gone(&shipment, vec![unread(now)], now);
                 self.delivery_ended(shipment.key.lane);
                 return;
             }
@@ -406,8 +409,8 @@ impl Dispatcher {
         let mut log = vec![outcome.attempt];
         let failing = self
             .queue
-            .line(shipment.endpoint)
-            .and_then(|line| line.failing_since);
+            .endpoint(shipment.endpoint)
+            .and_then(|queue| queue.health().failing_since());
         let failed_long = failing.filter(|since| {
             let long =
                 i64::try_from(self.means.settings.disable_after.as_millis()).unwrap_or(i64::MAX);
@@ -418,7 +421,8 @@ impl Dispatcher {
             (outcome.verdict, outcome.disable) = (Verdict::Failed, Some(DisabledReason::Failing));
         }
         self.means.counters.attempt(outcome.verdict);
-        self.queue.landed(&shipment, outcome.verdict, log, now);
+        self.queue
+            .attempt_ended(&shipment, outcome.verdict, log, now);
         if !matches!(outcome.verdict, Verdict::Later(_)) {
             self.delivery_ended(shipment.key.lane);
         }
@@ -447,7 +451,7 @@ impl Dispatcher {
         {
             return;
         }
-        self.queue.pause(id.number(), true);
+        self.queue.set_sending(id.number(), Sending::Paused);
         let done = (self.means.disable)(id, tenant, reason);
         context.spawn(async move { Message::Disabled(id, tenant, reason, done.await) });
     }
@@ -457,7 +461,7 @@ impl Dispatcher {
         if self.queue.is_writing() {
             return;
         }
-        let (now, news) = (Instant::now(), self.queue.news());
+        let (now, news) = (Instant::now(), self.queue.unwritten());
         if news > 0 {
             self.flush_at.get_or_insert(now + FLUSH_AFTER);
         }
@@ -484,7 +488,7 @@ impl Dispatcher {
     fn write_slice(&mut self, context: &mut Context<Message>) {
         let matched = self.matcher.matched();
         if matched != self.matched_written {
-            self.queue.matched(matched);
+            self.queue.set_matched(matched);
             self.matched_written = matched;
         }
         let now = now_ms();
@@ -505,7 +509,7 @@ impl Dispatcher {
         match written {
             Ok(Written { left }) => {
                 self.left = left;
-                self.queue.written();
+                self.queue.slice_written();
                 self.pass_barriers(context);
             }
             Err(Unwritten::NotNow(slice)) => context.send_after(PAUSE, Message::WriteAgain(slice)),
@@ -522,11 +526,11 @@ impl Dispatcher {
 
     fn set_alarm(&mut self, context: &mut Context<Message>) {
         let now = Instant::now();
-        let queue = self.queue.alarm().map(|at| {
+        let queue = self.queue.next_wake().map(|at| {
             now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
                 .min(LOOK_EVERY)
         });
-        let soon = (self.left || self.queue.needs_refill() && self.queue.news() > 0)
+        let soon = (self.left || self.queue.needs_refill() && self.queue.unwritten() > 0)
             .then(|| self.flushed_at + FLUSH_SOON);
         let flush = self
             .flush_at
@@ -546,7 +550,7 @@ impl Dispatcher {
         if self.wakes_at.is_none_or(|wakes| at < wakes) {
             self.wakes_at = Some(at);
             context.send_after(at - now, Message::Wake);
-            let waiting = self.queue.lines().map(|line| line.waiting).sum();
+            let waiting = self.queue.endpoints().map(EndpointQueue::waiting).sum();
             self.means
                 .counters
                 .pending

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::delivery_queue::Keep;
+use super::delivery_queue::{Keep, Matching};
 use super::dispatcher::{Dispatcher, Message, PAUSE, now_ms};
+use super::endpoint_queue::{Sending, StoredQueue};
 use super::matcher::Moved;
 use super::restore::restore_endpoint;
 use crate::feed::{Ended, Interest, Item, Subscription};
@@ -62,7 +63,7 @@ pub(super) enum Reading {
 impl Dispatcher {
     /// Reads on, where it is not told anyway and there is room for what comes.
     pub(super) fn read(&mut self, context: &mut Context<Message>) {
-        if !self.unmatched.is_empty() || self.queue.news() >= NEWS_MAX {
+        if !self.unmatched.is_empty() || self.queue.unwritten() >= NEWS_MAX {
             return;
         }
         match self.reading {
@@ -100,7 +101,7 @@ impl Dispatcher {
     /// several.
     pub(super) fn match_on(&mut self) {
         loop {
-            let room = NEWS_MAX.saturating_sub(self.queue.news());
+            let room = NEWS_MAX.saturating_sub(self.queue.unwritten());
             if room == 0 {
                 return;
             }
@@ -110,7 +111,13 @@ impl Dispatcher {
             match next {
                 Unmatched::Event(event, keep) => {
                     for endpoint in self.matcher.event(&event, room) {
-                        self.queue.push(endpoint, LIVE, (&event, keep), now_ms());
+                        let matching = Matching {
+                            endpoint,
+                            lane: LIVE,
+                            event: &event,
+                            keep,
+                        };
+                        self.queue.push(matching, now_ms());
                     }
                     if self.matcher.position() < event.position {
                         self.unmatched.push_front(Unmatched::Event(event, keep));
@@ -215,7 +222,7 @@ impl Dispatcher {
                 Item::EndpointGone(position, id) => Unmatched::Gone(position, id.number()),
                 Item::Redacted(entity) => {
                     // At once, whatever is still to be matched.
-                    self.queue.forget(entity);
+                    self.queue.forget_events_of(entity);
                     self.distrust(|event| event.entity == entity);
                     continue;
                 }
@@ -226,7 +233,7 @@ impl Dispatcher {
         match ended {
             None => self.subscription = Some(subscription),
             Some(Ended::TooSlow) => {
-                self.queue.forget_all();
+                self.queue.forget_all_events();
                 self.distrust(|_| true);
                 self.reading = Reading::Behind {
                     joined: None,
@@ -254,15 +261,20 @@ impl Dispatcher {
         match self.matcher.endpoint(position, version) {
             Moved::No => {}
             Moved::Open => {
-                self.queue.open((account, number), 0, None);
-                let enabled = self
+                self.queue.open(StoredQueue {
+                    account,
+                    endpoint: number,
+                    waiting: 0,
+                    failing_since: None,
+                });
+                let sending = self
                     .targets
                     .get(&number)
-                    .is_some_and(|target| target.enabled);
-                self.queue.pause(number, !enabled);
+                    .map_or(Sending::Paused, |target| Sending::of(target));
+                self.queue.set_sending(number, sending);
             }
             Moved::Shut => {
-                self.queue.give_up(number, false);
+                self.queue.give_up(number);
                 self.jobs.give_up(number);
             }
         }
@@ -271,7 +283,7 @@ impl Dispatcher {
     fn gone(&mut self, position: Position, number: u64) {
         self.targets.remove(&number);
         if self.matcher.gone(position, number) {
-            self.queue.give_up(number, true);
+            self.queue.remove(number);
             self.jobs.give_up(number);
         }
     }

@@ -1,5 +1,6 @@
 //! Webhooks: endpoints, and the deliveries of events to them.
 
+mod account_shares;
 mod attempt;
 mod courier;
 mod deliveries;
@@ -8,17 +9,23 @@ mod delivery_queue;
 mod dispatcher;
 mod endpoint_queue;
 mod feed_follower;
+mod held_event;
+mod lanes;
 mod matcher;
 mod messages;
 mod pending_requests;
+mod receiver_health;
 mod record;
 mod replays;
 mod restore;
 mod sample_event;
 mod schedule;
 pub mod signature;
+mod slice_builder;
+mod store_backlog;
 pub mod target;
 mod test_delivery;
+mod wake_times;
 mod webhook_filter;
 
 pub use crate::store::DeliveryState;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::dispatcher::{Dispatcher, Message, now_ms};
-use super::endpoint_queue::RetryOutcome;
+use super::endpoint_queue::EndpointQueue;
+use super::lanes::RetryOutcome;
 use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
+use super::slice_builder::SliceNumbers;
 use crate::store::{DeliveryState, ReadError, StoredDelivery, Waiting};
 use colloquy_model::answer::Answer;
 use colloquy_model::commit::Commit;
@@ -51,8 +53,8 @@ impl Dispatcher {
 
     /// Goes on when everything so far is written.
     pub(super) fn bar(&mut self, ask: Ask, context: &mut Context<Message>) {
-        let (next, written) = self.queue.slices();
-        let slice = if self.queue.news() > 0 {
+        let SliceNumbers { next, written } = self.queue.slices();
+        let slice = if self.queue.unwritten() > 0 {
             next
         } else {
             next - 1
@@ -66,7 +68,7 @@ impl Dispatcher {
 
     /// What waited for slices that are written now goes on.
     pub(super) fn pass_barriers(&mut self, context: &mut Context<Message>) {
-        let (_, written) = self.queue.slices();
+        let SliceNumbers { written, .. } = self.queue.slices();
         let (passed, barriers) = std::mem::take(&mut self.barriers)
             .into_iter()
             .partition(|(at, _)| *at <= written);
@@ -130,9 +132,9 @@ impl Dispatcher {
                 attempts,
                 ..
             } = found;
-            self.queue.again(
+            self.queue.send_again(
                 endpoint,
-                &Waiting {
+                Waiting {
                     number,
                     key,
                     position,
@@ -155,7 +157,7 @@ impl Dispatcher {
         context: &mut Context<Message>,
     ) {
         if let Some(commit) = commit {
-            self.queue.keep(commit);
+            self.queue.keep_answer(commit);
         }
         self.bar(Ask::Answer(reply, answer), context);
     }
@@ -163,15 +165,15 @@ impl Dispatcher {
     /// What memory knows of all endpoints.
     pub(super) fn health(&self) -> AllHealth {
         let one = |target: &Arc<colloquy_model::endpoint::Endpoint>| {
-            let line = self.queue.line(target.id.number());
+            let queue = self.queue.endpoint(target.id.number());
             let health = Health {
                 id: target.id,
                 tenant: target.tenant,
                 url: target.url.clone(),
                 enabled: target.enabled,
-                in_flight: line.map_or(0, |line| line.in_flight),
-                failing_since: line.and_then(|line| line.failing_since),
-                last_success: line.and_then(|line| line.last_success),
+                in_flight: queue.map_or(0, EndpointQueue::in_flight),
+                failing_since: queue.and_then(|queue| queue.health().failing_since()),
+                last_success: queue.and_then(|queue| queue.health().last_success()),
             };
             (target.id, health)
         };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::delivery_queue::Keep;
+use super::delivery_queue::{Keep, Matching};
 use super::dispatcher::{Dispatcher, Message, now_ms};
 use super::messages::{Asker, DeliveryError, ReplayAsk};
 use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange, Span};
@@ -158,7 +158,7 @@ impl Dispatcher {
             (Err(error), None) => return ask.asker.refuse(LoadError::from(error).into()),
             (Ok(replay), None) => replay,
         };
-        self.queue.replay(ReplayChange::Open(replay.clone()));
+        self.queue.change_replay(ReplayChange::Open(replay.clone()));
         self.jobs.jobs.insert(
             replay.lane,
             Job {
@@ -231,8 +231,13 @@ impl Dispatcher {
                 && !over(event.at, 0)
                 && target.wants.admits(event)
             {
-                self.queue
-                    .push(endpoint, lane, (event, Keep::InMemory), now);
+                let matching = Matching {
+                    endpoint,
+                    lane,
+                    event,
+                    keep: Keep::InMemory,
+                };
+                self.queue.push(matching, now);
                 job.waiting += 1;
             }
         }
@@ -251,7 +256,8 @@ impl Dispatcher {
         };
         if reached > job.replay.next {
             job.replay.next = reached;
-            self.queue.replay(ReplayChange::Reached(lane, reached));
+            self.queue
+                .change_replay(ReplayChange::Reached(lane, reached));
         }
         self.end_replay(lane);
     }
@@ -266,7 +272,7 @@ impl Dispatcher {
 
     fn end_replay(&mut self, lane: i64) {
         if self.jobs.end(lane) {
-            self.queue.replay(ReplayChange::Done(lane));
+            self.queue.change_replay(ReplayChange::Done(lane));
         }
     }
 }

@@ -1,0 +1,48 @@
+//! When each endpoint's queue has to be looked at again, one instant each.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// When one endpoint's queue has to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct WakeTime {
+    at: i64,
+    endpoint: u64,
+}
+
+/// The instants of all endpoints, in Unix milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct WakeTimes {
+    by_time: BTreeSet<WakeTime>,
+    by_endpoint: HashMap<u64, i64>,
+}
+
+impl WakeTimes {
+    /// The earliest of all.
+    pub(super) fn next(&self) -> Option<i64> {
+        self.by_time.first().map(|time| time.at)
+    }
+
+    /// Sets an endpoint's instant in place of the one before; none: it need not be looked at.
+    pub(super) fn set(&mut self, endpoint: u64, at: Option<i64>) {
+        let before = match at {
+            Some(at) => self.by_endpoint.insert(endpoint, at),
+            None => self.by_endpoint.remove(&endpoint),
+        };
+        if let Some(at) = before {
+            self.by_time.remove(&WakeTime { at, endpoint });
+        }
+        self.by_time.extend(at.map(|at| WakeTime { at, endpoint }));
+    }
+
+    /// Takes out the next endpoint whose instant has come.
+    pub(super) fn pop_due(&mut self, now: i64) -> Option<u64> {
+        let due = self
+            .by_time
+            .first()
+            .copied()
+            .filter(|time| time.at <= now)?;
+        self.by_time.remove(&due);
+        self.by_endpoint.remove(&due.endpoint);
+        Some(due.endpoint)
+    }
+}

@@ -1,8 +1,10 @@
 //! The command line: which command is asked for, with which options.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use colloquy::{ActorCommand, OperatorRequest, Output, SettingChange, names_an_actor};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// What `--help` prints, and what follows a command line that is not understood.
@@ -10,13 +12,26 @@ pub(crate) const USAGE: &str = "\
 Colloquy: the server behind an AI-assisted customer-service platform.
 
 Usage: colloquy [serve | check] [--config FILE]
+       colloquy actors [KIND | ID] [--state STATE] [--sort SORT] [--limit N] [--json] [--config FILE]
+       colloquy actors (restart | passivate | release | crash) ID [--json] [--config FILE]
+       colloquy supervision [KIND] [--json] [--config FILE]
+       colloquy supervision set KIND.SETTING=NUMBER ... [--json] [--config FILE]
+       colloquy supervision reset KIND.SETTING ... [--json] [--config FILE]
        colloquy listen --forward-to URL [--events KIND,KIND] [--key KEY] [--server URL]
 
   serve             Starts the server (also without any argument).
   check             Checks the store and says what is wrong with it.
+  actors            Shows every kind of actor on the running server, those of one KIND that are in memory, or one by
+                    its ID; or has one restart, leave memory, leave quarantine, or (a drill) crash.
+  supervision       Shows how actors are supervised; sets it, or resets it to what is configured, at once and for good.
   listen            Brings a server's events to a receiver on this machine, signed as webhooks are: prints the signing
                     secret, then each event with what the receiver answered.
-  --config FILE     Settings; otherwise config.toml in the working folder, if there is one.
+  --config FILE     Settings; otherwise config.toml in the working folder, if there is one. [server] bind and [admin]
+                    token say where actors and supervision find the server, and let them in.
+  --state STATE     Only actors in this state: loading, ready, backing_off or quarantined.
+  --sort SORT       The largest or latest first: mailbox, bytes, restarts or last_used (the default).
+  --limit N         At most so many actors, up to 1000; otherwise 20.
+  --json            Prints the server's JSON.
   --forward-to URL  Where listen posts each event, such as http://127.0.0.1:3000/hooks.
   --events KINDS    Only these kinds of events, with commas between; otherwise all.
   --key KEY         The API key to listen with; otherwise COLLOQUY_KEY in the environment.
@@ -32,6 +47,12 @@ pub(crate) enum Command {
     Serve { config: Option<PathBuf> },
     /// Checks the store that the settings of this file name.
     Check { config: Option<PathBuf> },
+    /// Asks the server that runs with the settings of this file.
+    Operate {
+        config: Option<PathBuf>,
+        request: OperatorRequest,
+        output: Output,
+    },
     /// Forwards a server's events to a receiver on this machine.
     Listen(ListenOptions),
     /// Prints the version.
@@ -49,25 +70,26 @@ pub(crate) struct ListenOptions {
     pub(crate) server: Option<String>,
 }
 
-/// The words that name a command.
-#[derive(Clone, Copy)]
-enum Word {
-    Serve,
-    Check,
-    Listen,
-    Version,
-    Help,
-}
+/// Options that take a value.
+const VALUED: [&str; 8] = [
+    "config",
+    "forward-to",
+    "events",
+    "key",
+    "server",
+    "state",
+    "sort",
+    "limit",
+];
 
 /// Everything that stands on the command line, in any order.
 #[derive(Default)]
 struct Given {
-    word: Option<Word>,
-    config: Option<PathBuf>,
-    forward_to: Option<String>,
-    events: Option<String>,
-    key: Option<String>,
-    server: Option<String>,
+    /// What is no option: a command and what follows it.
+    words: Vec<String>,
+    /// Options with a value, by name; the last one of a name counts.
+    values: BTreeMap<&'static str, OsString>,
+    json: bool,
 }
 
 /// Reads the arguments after the program's name.
@@ -78,75 +100,136 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
     let mut parser = Parser::from_args(arguments);
     let mut given = Given::default();
     while let Some(argument) = parser.next()? {
-        let word = match argument {
-            Arg::Long("config") => {
-                given.config = Some(parser.value()?.into());
-                continue;
-            }
-            Arg::Long("forward-to") => {
-                given.forward_to = Some(parser.value()?.string()?);
-                continue;
-            }
-            Arg::Long("events") => {
-                given.events = Some(parser.value()?.string()?);
-                continue;
-            }
-            Arg::Long("key") => {
-                given.key = Some(parser.value()?.string()?);
-                continue;
-            }
-            Arg::Long("server") => {
-                given.server = Some(parser.value()?.string()?);
-                continue;
-            }
-            Arg::Long("version") | Arg::Short('V') => Word::Version,
-            Arg::Long("help") | Arg::Short('h') => Word::Help,
-            Arg::Value(ref value) if value == "serve" => Word::Serve,
-            Arg::Value(ref value) if value == "check" => Word::Check,
-            Arg::Value(ref value) if value == "listen" => Word::Listen,
-            Arg::Long(_) | Arg::Short(_) | Arg::Value(_) => return Err(argument.unexpected()),
+        let valued = match &argument {
+            Arg::Long(name) => VALUED.into_iter().find(|valued| valued == name),
+            Arg::Short(_) | Arg::Value(_) => None,
         };
-        if given.word.replace(word).is_some() {
-            return Err("one command at a time".into());
+        match (valued, argument) {
+            (Some(name), _) => {
+                given.values.insert(name, parser.value()?);
+            }
+            (None, Arg::Long("json")) => given.json = true,
+            (None, Arg::Long("version") | Arg::Short('V')) => return Ok(Command::Version),
+            (None, Arg::Long("help") | Arg::Short('h')) => return Ok(Command::Help),
+            (None, Arg::Value(word)) => given.words.push(word.string()?),
+            (None, unknown @ (Arg::Long(_) | Arg::Short(_))) => return Err(unknown.unexpected()),
         }
     }
     given.command()
 }
 
 impl Given {
-    fn command(self) -> Result<Command, lexopt::Error> {
-        let Given {
-            word,
-            config,
-            forward_to,
-            events,
-            key,
-            server,
-        } = self;
-        let listens = [&forward_to, &events, &key, &server]
-            .into_iter()
-            .any(Option::is_some);
-        match word.unwrap_or(Word::Serve) {
-            Word::Help => Ok(Command::Help),
-            Word::Version => Ok(Command::Version),
-            Word::Serve | Word::Check if listens => {
-                Err("--forward-to, --events, --key and --server go with listen".into())
+    fn command(mut self) -> Result<Command, lexopt::Error> {
+        let words = std::mem::take(&mut self.words);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (command, rest) = words.split_first().unwrap_or((&"serve", &[]));
+        let taken: &[&str] = match (*command, rest) {
+            ("serve" | "check", []) => &["config"],
+            ("listen", []) => &["forward-to", "events", "key", "server"],
+            ("actors", [_]) => &["config", "state", "sort", "limit"],
+            ("actors", _) | ("supervision", _) => &["config"],
+            ("serve" | "check" | "listen", [extra, ..]) => {
+                return Err(format!("{command} takes no {extra:?}").into());
             }
-            Word::Serve => Ok(Command::Serve { config }),
-            Word::Check => Ok(Command::Check { config }),
-            Word::Listen if config.is_some() => Err("listen takes no --config".into()),
-            Word::Listen => Ok(Command::Listen(ListenOptions {
-                forward_to: forward_to.ok_or("listen needs --forward-to URL")?,
-                events,
-                key,
-                server,
-            })),
+            (unknown, _) => return Err(format!("no such command: {unknown:?}").into()),
+        };
+        if let Some(other) = self.values.keys().find(|name| !taken.contains(name)) {
+            return Err(format!("--{other} does not go with {}", words.join(" ")).into());
+        }
+        if self.json && !matches!(*command, "actors" | "supervision") {
+            return Err("--json goes with actors and supervision".into());
+        }
+        let config = self.values.remove("config").map(PathBuf::from);
+        match *command {
+            "serve" => Ok(Command::Serve { config }),
+            "check" => Ok(Command::Check { config }),
+            "listen" => self.listen(),
+            _ => Ok(Command::Operate {
+                config,
+                output: if self.json {
+                    Output::Json
+                } else {
+                    Output::Tables
+                },
+                request: if *command == "actors" {
+                    self.actors(rest)?
+                } else {
+                    supervision(rest)?
+                },
+            }),
         }
     }
+
+    fn listen(mut self) -> Result<Command, lexopt::Error> {
+        let forward_to = self.text("forward-to")?;
+        Ok(Command::Listen(ListenOptions {
+            forward_to: forward_to.ok_or("listen needs --forward-to URL")?,
+            events: self.text("events")?,
+            key: self.text("key")?,
+            server: self.text("server")?,
+        }))
+    }
+
+    fn actors(mut self, words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+        match words {
+            [] => Ok(OperatorRequest::Kinds),
+            [id] if names_an_actor(id) => match self.values.keys().next() {
+                Some(option) => Err(format!("--{option} goes with a kind of actor").into()),
+                None => Ok(OperatorRequest::Instance {
+                    id: (*id).to_owned(),
+                }),
+            },
+            [name] if ActorCommand::named(name).is_some() => {
+                Err(format!("actors {name} needs the ID of an actor").into())
+            }
+            [kind] => {
+                let mut query = Vec::new();
+                for name in ["state", "sort", "limit"] {
+                    query.extend(self.text(name)?.map(|value| (name, value)));
+                }
+                Ok(OperatorRequest::Instances {
+                    kind: (*kind).to_owned(),
+                    query,
+                })
+            }
+            [name, id] => Ok(OperatorRequest::Steer {
+                id: (*id).to_owned(),
+                command: ActorCommand::named(name).ok_or_else(|| {
+                    format!("{name:?} is none of restart, passivate, release and crash")
+                })?,
+            }),
+            [_, _, extra, ..] => Err(format!("one actor at a time: {extra:?}").into()),
+        }
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, lexopt::Error> {
+        let value = self.values.remove(name);
+        value.map(|value| value.string()).transpose()
+    }
+}
+
+fn supervision(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+    let change = match words {
+        ["set", changes @ ..] => (changes, SettingChange::to as fn(&str) -> _),
+        ["reset", changes @ ..] => (changes, SettingChange::back as fn(&str) -> _),
+        [] => return Ok(OperatorRequest::Settings { kind: None }),
+        [kind] => {
+            let kind = Some((*kind).to_owned());
+            return Ok(OperatorRequest::Settings { kind });
+        }
+        [_, extra, ..] => return Err(format!("supervision takes no {extra:?}").into()),
+    };
+    let (words, read) = change;
+    if words.is_empty() {
+        return Err("which setting? For example conversation.crashes_max=3".into());
+    }
+    let changes: Result<Vec<SettingChange>, String> = words.iter().map(|word| read(word)).collect();
+    Ok(OperatorRequest::Change { changes: changes? })
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::panic, reason = "a test fails by panicking")]
     use super::*;
 
     fn read(line: &str) -> Result<Command, String> {
@@ -175,9 +258,72 @@ mod tests {
         assert_eq!(read("--key k listen --forward-to http://a"), Ok(listen));
     }
 
+    fn request(line: &str) -> OperatorRequest {
+        match read(line) {
+            Ok(Command::Operate { request, .. }) => request,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn operators_ask_for_kinds_actors_and_settings() {
+        let id = "conv_018f2f6e5c6a7c3e8d2b1a0f9e8d7c6b".to_owned();
+        assert_eq!(request("actors"), OperatorRequest::Kinds);
+        assert_eq!(
+            request("actors --limit=5 conversation --state quarantined"),
+            OperatorRequest::Instances {
+                kind: "conversation".to_owned(),
+                query: vec![
+                    ("state", "quarantined".to_owned()),
+                    ("limit", "5".to_owned())
+                ],
+            }
+        );
+        assert_eq!(
+            request(&format!("actors {id}")),
+            OperatorRequest::Instance { id: id.clone() }
+        );
+        assert_eq!(
+            request(&format!("actors release {id} --json")),
+            OperatorRequest::Steer {
+                id,
+                command: ActorCommand::Release
+            }
+        );
+        let change = |value: Option<i64>| SettingChange {
+            kind: "conversation".to_owned(),
+            setting: "crashes_max".to_owned(),
+            value: value.map(Into::into),
+        };
+        assert_eq!(
+            request("supervision set conversation.crashes_max=3"),
+            OperatorRequest::Change {
+                changes: vec![change(Some(3))]
+            }
+        );
+        assert_eq!(
+            request("supervision reset conversation.crashes_max"),
+            OperatorRequest::Change {
+                changes: vec![change(None)]
+            }
+        );
+    }
+
     #[test]
     fn what_is_unknown_or_out_of_place_is_refused() {
         for line in [
+            "actors restart",
+            "actors stop conv_1",
+            "actors restart conv_1 conv_2",
+            "actors --state ready",
+            "actors conv_1 --limit 5",
+            "supervision set",
+            "supervision set conversation.crashes_max",
+            "supervision set conversation.crashes_max=many",
+            "supervision set crashes_max=3",
+            "supervision reset conversation.crashes_max=3",
+            "supervision conversation document",
+            "serve --json",
             "--bind x",
             "run",
             "--config",

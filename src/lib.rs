@@ -6,6 +6,8 @@
 //! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
 //! - `descriptors.rs` how many files and connections the process may open
 //! - `listen/` the command that brings events to a receiver on this machine
+//! - `operate/` the commands by which operators see and steer actors from a terminal
+//! - `refusal.rs` what these commands print where the server refuses
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
 //!   ends
 
@@ -16,6 +18,8 @@ mod http;
 mod listen;
 mod log;
 mod name_resolver;
+mod operate;
+mod refusal;
 mod shutdown;
 mod startup;
 
@@ -31,6 +35,9 @@ pub use courier::CourierError;
 use courier::HttpCourier;
 use http::AppState;
 pub use listen::{Listen, ListenError, listen};
+pub use operate::{
+    ActorCommand, OperateError, OperatorRequest, Output, SettingChange, names_an_actor, operate,
+};
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]

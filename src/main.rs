@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use arguments::{Command, ListenOptions, USAGE};
 use colloquy::config::{Config, ConfigError};
+use colloquy::{OperatorRequest, Output};
 
 /// glibc's allocator took a tenth of a request's time: what one worker allocates, another often
 /// frees.
@@ -32,6 +33,11 @@ fn main() -> ExitCode {
         Command::Check { config } => {
             with_config(config.as_deref(), |config| colloquy::check(&config))
         }
+        Command::Operate {
+            config,
+            request,
+            output,
+        } => operate(config.as_deref(), &request, output),
         Command::Listen(options) => listen(options),
     }
 }
@@ -56,6 +62,23 @@ fn listen(options: ListenOptions) -> ExitCode {
         events: options.events,
     };
     match colloquy::listen(asked) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(format_args!("{error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn operate(file: Option<&Path>, request: &OperatorRequest, output: Output) -> ExitCode {
+    let asked = match load(file) {
+        Ok(config) => colloquy::operate(&config, request, output),
+        Err(error) => {
+            complain(format_args!("{error}"));
+            return ExitCode::from(2);
+        }
+    };
+    match asked {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(format_args!("{error}"));

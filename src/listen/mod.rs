@@ -23,6 +23,7 @@ use url::Url;
 
 use self::sse::{Message, Parser};
 use crate::courier::{CourierError, HttpCourier, NO_ACCOUNT, tls};
+use crate::refusal::{innermost, refusal};
 
 /// How long the receiver has for each event, and the server for accepting a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -327,31 +328,6 @@ impl Listener {
             "{sent_at}  {event}  {id}  ->  {outcome}  ({duration_ms} ms)"
         ))
     }
-}
-
-/// The server's own words for a refusal.
-async fn refusal(response: Response) -> String {
-    let body = response.bytes().await.unwrap_or_default();
-    let error: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    let word = |pointer| {
-        error
-            .pointer(pointer)
-            .and_then(serde_json::Value::as_str)
-            .unwrap_or_default()
-    };
-    match (word("/error/message"), word("/error/details/reason")) {
-        ("", _) => "it says nothing more".to_owned(),
-        (message, "") => message.to_owned(),
-        (message, reason) => format!("{message} ({reason})"),
-    }
-}
-
-fn innermost(error: &reqwest::Error) -> String {
-    let mut innermost: &(dyn std::error::Error + 'static) = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 fn say(line: &str) -> io::Result<()> {

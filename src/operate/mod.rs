@@ -1,0 +1,286 @@
+//! `colloquy actors` and `colloquy supervision`: what operators see of actors and how they steer
+//! them, from a terminal. Knows the server by its interface only.
+//!
+//! - `admin_client.rs`: asks the server
+//! - `summaries.rs`: what is shown of its answers
+//! - `table.rs`: columns that fit a terminal
+
+mod admin_client;
+mod summaries;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+
+use colloquy_model::id::{
+    AccountKind, ConversationKind, CustomerKind, DocumentKind, KeyKind, Prefix, UserKind,
+    WebhookKind,
+};
+use colloquy_model::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Number, Value, json};
+
+use self::admin_client::AdminClient;
+pub use self::admin_client::OperateError;
+use self::table::Style;
+use crate::config::Config;
+
+/// What an operator asks for.
+#[derive(Debug, PartialEq)]
+pub enum OperatorRequest {
+    /// Shows every kind of actor.
+    Kinds,
+    /// Shows actors of one kind that are in memory.
+    Instances {
+        /// The kind's name, such as `conversation`.
+        kind: String,
+        /// Filter, order and number, as parameters of the query.
+        query: Vec<(&'static str, String)>,
+    },
+    /// Shows one actor.
+    Instance {
+        /// Its identifier, which also says of which kind it is.
+        id: String,
+    },
+    /// Gives one actor a command.
+    Steer {
+        /// Its identifier.
+        id: String,
+        /// What it is to do.
+        command: ActorCommand,
+    },
+    /// Shows how actors are supervised.
+    Settings {
+        /// Of this kind only.
+        kind: Option<String>,
+    },
+    /// Changes how actors are supervised, all or nothing.
+    Change {
+        /// Each setting with what it becomes.
+        changes: Vec<SettingChange>,
+    },
+}
+
+/// What an operator may have a single actor do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActorCommand {
+    /// Drops what it holds in memory and loads it again.
+    Restart,
+    /// Leaves memory until it is asked again.
+    Passivate,
+    /// Ends its quarantine.
+    Release,
+    /// Panics at its next message: a drill.
+    Crash,
+}
+
+impl ActorCommand {
+    const ALL: [ActorCommand; 4] = [
+        ActorCommand::Restart,
+        ActorCommand::Passivate,
+        ActorCommand::Release,
+        ActorCommand::Crash,
+    ];
+
+    /// Its name on the command line, which is the last part of its path.
+    fn name(self) -> &'static str {
+        match self {
+            ActorCommand::Restart => "restart",
+            ActorCommand::Passivate => "passivate",
+            ActorCommand::Release => "release",
+            ActorCommand::Crash => "crash",
+        }
+    }
+
+    /// The command of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.name() == name)
+    }
+}
+
+/// One setting of one kind of actor, and what it becomes.
+#[derive(Debug, PartialEq)]
+pub struct SettingChange {
+    /// The kind's name, such as `conversation`.
+    pub kind: String,
+    /// The setting's name, such as `crashes_max`.
+    pub setting: String,
+    /// Its new value, or none: what is configured.
+    pub value: Option<Number>,
+}
+
+impl SettingChange {
+    /// Reads `conversation.crashes_max=3`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn to(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} must be KIND.SETTING=NUMBER, such as conversation.crashes_max=3");
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        let value = value.parse().map_err(|_| wrong())?;
+        let (kind, setting) = name.split_once('.').ok_or_else(wrong)?;
+        Ok(SettingChange {
+            kind: kind.to_owned(),
+            setting: setting.to_owned(),
+            value: Some(value),
+        })
+    }
+
+    /// Reads `conversation.crashes_max`, which goes back to what is configured.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn back(text: &str) -> Result<Self, String> {
+        let (kind, setting) = text
+            .split_once('.')
+            .filter(|_| !text.contains('='))
+            .ok_or_else(|| {
+                format!("{text:?} must be KIND.SETTING, such as conversation.crashes_max")
+            })?;
+        Ok(SettingChange {
+            kind: kind.to_owned(),
+            setting: setting.to_owned(),
+            value: None,
+        })
+    }
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// As tables for people, in colours where stdout is a terminal.
+    Tables,
+    /// As the server's JSON, for scripts.
+    Json,
+}
+
+/// Asks the server that these settings describe, and prints its answer to stdout.
+///
+/// # Errors
+/// The server is not there, refuses, or answers what is not understood.
+pub fn operate(
+    config: &Config,
+    request: &OperatorRequest,
+    output: Output,
+) -> Result<(), OperateError> {
+    let client = AdminClient::new(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(OperateError::Runtime)?;
+    let answer = runtime.block_on(ask(&client, request))?;
+    let mut out = io::stdout().lock();
+    let text = match output {
+        Output::Json => format!("{}\n", String::from_utf8_lossy(&answer)),
+        Output::Tables => {
+            let is_coloured =
+                out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+            let style = if is_coloured {
+                Style::Coloured
+            } else {
+                Style::Plain
+            };
+            shown(&client, request, &answer)?.render(style)
+        }
+    };
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(OperateError::Stdout)
+}
+
+async fn ask(client: &AdminClient, request: &OperatorRequest) -> Result<Vec<u8>, OperateError> {
+    match request {
+        OperatorRequest::Kinds => client.get(&["actors"], &[]).await,
+        OperatorRequest::Instances { kind, query } => {
+            client.get(&["actors", kind, "instances"], query).await
+        }
+        OperatorRequest::Instance { id } => {
+            let kind = kind_of(id)?;
+            client.get(&["actors", kind, "instances", id], &[]).await
+        }
+        OperatorRequest::Steer { id, command } => {
+            let path = ["actors", kind_of(id)?, "instances", id, command.name()];
+            client.post(&path).await
+        }
+        OperatorRequest::Settings { .. } => client.get(&["supervision"], &[]).await,
+        OperatorRequest::Change { changes } => {
+            client.patch(&["supervision"], &merge_patch(changes)?).await
+        }
+    }
+}
+
+/// What is shown to people of an answer.
+fn shown(
+    client: &AdminClient,
+    request: &OperatorRequest,
+    answer: &[u8],
+) -> Result<table::Table, OperateError> {
+    fn parsed<'a, T: Deserialize<'a>>(
+        client: &AdminClient,
+        answer: &'a [u8],
+    ) -> Result<T, OperateError> {
+        serde_json::from_slice(answer).map_err(|_| client.not_understood())
+    }
+    let now = Timestamp::now();
+    Ok(match request {
+        OperatorRequest::Kinds => summaries::kinds(&parsed(client, answer)?),
+        OperatorRequest::Instances { .. } => summaries::instances(&parsed(client, answer)?, now),
+        OperatorRequest::Instance { .. } | OperatorRequest::Steer { .. } => {
+            summaries::instance(&parsed(client, answer)?, now)
+        }
+        OperatorRequest::Settings { kind } => {
+            let settings = summaries::settings(&parsed(client, answer)?, kind.as_deref());
+            settings.ok_or_else(|| OperateError::Kind(kind.clone().unwrap_or_default()))?
+        }
+        OperatorRequest::Change { changes } => {
+            summaries::changed(&parsed(client, answer)?, changes)
+        }
+    })
+}
+
+/// The change as the interface takes it: a member for each kind, in it one for each setting.
+fn merge_patch(changes: &[SettingChange]) -> Result<Value, OperateError> {
+    let mut kinds: Map<String, Value> = Map::new();
+    for SettingChange {
+        kind,
+        setting,
+        value,
+    } in changes
+    {
+        let settings = kinds.entry(kind).or_insert_with(|| json!({}));
+        let value = value.clone().map_or(Value::Null, Value::Number);
+        let before = settings
+            .as_object_mut()
+            .and_then(|settings| settings.insert(setting.clone(), value));
+        if before.is_some() {
+            return Err(OperateError::Twice(format!("{kind}.{setting}")));
+        }
+    }
+    Ok(json!({ "kinds": kinds }))
+}
+
+/// Whether this is the identifier of something that has an actor.
+#[must_use]
+pub fn names_an_actor(text: &str) -> bool {
+    kind_of(text).is_ok()
+}
+
+/// The kind of actor that an identifier names by its prefix.
+fn kind_of(id: &str) -> Result<&'static str, OperateError> {
+    let kinds = [
+        (ConversationKind::PREFIX, "conversation"),
+        (DocumentKind::PREFIX, "document"),
+        (AccountKind::PREFIX, "account"),
+        (KeyKind::PREFIX, "key"),
+        (UserKind::PREFIX, "user"),
+        (CustomerKind::PREFIX, "customer"),
+        (WebhookKind::PREFIX, "webhook"),
+    ];
+    let prefix = id.split_once('_').map(|(prefix, _)| prefix);
+    kinds
+        .into_iter()
+        .find(|(known, _)| prefix == Some(known))
+        .map(|(_, kind)| kind)
+        .ok_or_else(|| OperateError::Id(id.to_owned()))
+}

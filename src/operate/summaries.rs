@@ -87,12 +87,12 @@ pub(super) fn kinds(kinds: &Kinds) -> Table {
     let mut table = Table::new(&[
         ("kind", Left),
         ("live", Right),
-        ("mailbox/max", Right),
+        ("mailbox", Right),
         ("memory", Right),
         ("handled", Right),
         ("refused", Right),
         ("restarts", Right),
-        ("p99 work/wait ms", Right),
+        ("p99 ms", Right),
         ("state", Left),
     ]);
     for kind in &kinds.data {
@@ -111,6 +111,7 @@ pub(super) fn kinds(kinds: &Kinds) -> Table {
             states(&kind.by_state),
         ]);
     }
+    table.line("mailbox: commands in all/most in one actor; p99 ms: working/waiting");
     table
 }
 

@@ -6,6 +6,7 @@ mod figures;
 mod settings;
 mod steering;
 mod store;
+mod terminal;
 
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("bash", "bash"),
     ("cc", "build-essential"),
     ("chromium", "chromium"),
@@ -15,6 +15,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("mount", "mount"),
     ("patch", "patch"),
     ("python3", "python3"),
+    ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),
 ];

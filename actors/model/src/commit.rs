@@ -245,7 +245,7 @@ impl Commit {
                 let comments = header
                     .comments
                     .iter()
-                    .filter_map(|(_, body)| body.as_ref())
+                    .filter_map(|comment| comment.body.as_ref())
                     .map(String::len);
                 let frame = header
                     .version

@@ -15,18 +15,35 @@ pub struct DocumentHeader {
     pub listed: DocumentListed,
     /// JSON, as the entity reads it back.
     pub body: String,
-    /// Who may read it, where that has changed: users by number, 0 for everybody of the account,
-    /// with what they may do.
-    pub readers: Option<Vec<(u64, i64)>>,
+    /// Who may read it, where that has changed.
+    pub readers: Option<Vec<DocumentReader>>,
     /// Hashes of the tokens of its share links, where these have changed; the header counts their
     /// uses.
     pub links: Option<Vec<[u8; 32]>>,
     /// A new version.
     pub version: Option<NewVersion>,
-    /// Comments that are new or changed, by number, in JSON; none: it goes.
-    pub comments: Vec<(u64, Option<String>)>,
+    /// Comments that are new, changed or taken away.
+    pub comments: Vec<CommentChange>,
     /// Where comments stand whose rows say something else, where that has changed.
     pub anchors: Option<Bytes>,
+}
+
+/// Somebody who may read a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DocumentReader {
+    /// The number of a user's identifier, 0 for everybody of the account.
+    pub user: u64,
+    /// The code of what they may do.
+    pub role: i64,
+}
+
+/// What becomes of a comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommentChange {
+    /// Its number in the document.
+    pub number: u64,
+    /// The comment in JSON; none where it is taken away.
+    pub body: Option<String>,
 }
 
 /// What lists of documents are sorted and filtered by.

@@ -32,6 +32,7 @@ pub mod entity;
 pub mod event;
 pub mod event_filter;
 pub mod event_kind;
+pub mod event_source;
 pub mod id;
 pub mod idempotency;
 pub mod json;

@@ -24,11 +24,11 @@ impl Conversation {
     /// As it was committed; its customer's name is the one that all its customer's conversations
     /// share.
     fn restored(id: ConversationId, stored: StoredConversation, names: &Names) -> Self {
-        let (name, revision) = &stored.customer_name;
+        let customer = stored.state.customer.number();
         let live = Live {
             id,
             tenant: stored.tenant,
-            customer: names.cell(stored.state.customer.number(), name, *revision),
+            customer: names.cell(customer, &stored.customer_name, stored.customer_revision),
             state: stored.state,
             sequence: stored.sequence,
             updated_at: stored.updated_at,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::anchors::LineRange;
 use super::views::CommentView;
+use crate::store::StoredComment;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{CommentId, DocumentId, UserId, VersionId};
 use colloquy_model::json::text;
@@ -241,13 +242,13 @@ impl Comments {
     /// One of these can't be read, which is told.
     pub(super) fn restored(
         id: DocumentId,
-        rows: &[(u64, String)],
+        rows: &[StoredComment],
         anchors: Option<&[u8]>,
         head: VersionId,
     ) -> Result<Self, Unreadable> {
         let mut comments = Vec::with_capacity(rows.len());
         let mut stand = Anchors::default();
-        for (number, body) in rows {
+        for StoredComment { number, body } in rows {
             let row = serde_json::from_str(body);
             let Row { view, follows } = row.map_err(|error| {
                 Unreadable::found(format_args!("{id}: comment {number}"), error)
@@ -405,7 +406,7 @@ mod tests {
     /// What a store would hold.
     #[derive(Default)]
     struct Stored {
-        rows: Vec<(u64, String)>,
+        rows: Vec<StoredComment>,
         anchors: Option<Bytes>,
         written: usize,
     }
@@ -419,8 +420,11 @@ mod tests {
             };
             let row = anchor.row(comment.view(&anchor, version(number)));
             comments.put(comment, anchor);
-            self.rows.retain(|(number, _)| *number != anchor.number);
-            self.rows.push((anchor.number, row));
+            self.rows.retain(|row| row.number != anchor.number);
+            self.rows.push(StoredComment {
+                number: anchor.number,
+                body: row,
+            });
             self.rows.sort();
         }
 
@@ -494,7 +498,7 @@ mod tests {
                 3,
             );
         }
-        for (_, row) in &mut stored.rows {
+        for StoredComment { body: row, .. } in &mut stored.rows {
             *row = row
                 .replace(",\"follows\":true", "")
                 .replace(",\"follows\":false", "");
@@ -529,7 +533,7 @@ mod tests {
                     (1, Some((_, anchor))) => stored.put(&mut comments, anchor, head),
                     (2, Some((id, _))) => {
                         comments.remove(id);
-                        stored.rows.retain(|(number, _)| *number != id.sequence());
+                        stored.rows.retain(|row| row.number != id.sequence());
                     }
                     _ => {
                         stored.follow(&mut comments, head, &[change(at, lines, at, 3 - lines.min(3))]);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::frames::{Frame, decode_chain};
 use super::messages::DocumentError;
 use super::service::{Failure, unavailable};
-use crate::store::{ReadError, Store, StoredVersion};
+use crate::store::{FramedVersion, ReadError, Store};
 use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
@@ -26,15 +26,12 @@ pub(super) struct ContentQuery {
     pub(super) extra_bytes: usize,
 }
 
-/// A version with the frames that hold its content.
-pub(super) type Framed = (StoredVersion, Vec<Bytes>);
-
 /// Why the contents of versions could not be read.
 #[derive(Debug)]
 pub(super) enum ContentError {
     /// There is no such version.
     NotFound,
-    /// The store could not be asked: it is closed, locked or its disk fails. CommandContext again, it may
+    /// The store could not be asked: it is closed, locked or its disk fails. Asked again, it may
     /// answer.
     Unavailable,
     /// What is stored can't be read; that was told where it was found.
@@ -85,13 +82,13 @@ pub(super) async fn read(
     store: &Arc<dyn Store>,
     wanted: ContentQuery,
     numbers: &[u64],
-) -> Result<(Vec<Framed>, ComputePermit), ContentError> {
+) -> Result<(Vec<FramedVersion>, ComputePermit), ContentError> {
     let found = frames(store, wanted, numbers).await?;
     let bytes = |frames: &[Bytes]| match wanted.effort {
         Effort::Linear => unpacked_bytes(frames),
         Effort::Comparison => content_bytes(frames),
     };
-    let contents: usize = found.iter().map(|(_, frames)| bytes(frames)).sum();
+    let contents: usize = found.iter().map(|one| bytes(&one.frames)).sum();
     let request = ComputeRequest {
         tenant: wanted.tenant,
         effort: wanted.effort,
@@ -114,7 +111,7 @@ async fn frames(
     store: &Arc<dyn Store>,
     wanted: ContentQuery,
     numbers: &[u64],
-) -> Result<Vec<Framed>, ContentError> {
+) -> Result<Vec<FramedVersion>, ContentError> {
     let readings: Vec<_> = numbers
         .iter()
         .map(|number| store.version(wanted.tenant, wanted.document, *number))

@@ -18,7 +18,9 @@ use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Header, KeptAnswer, NewRow};
 use colloquy_model::conversation::MessageCounts;
-use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
+use colloquy_model::document::{
+    CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
+};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, ShareId};
 use colloquy_model::json::text;
@@ -120,7 +122,7 @@ pub(super) struct Draft {
     rows: Vec<NewRow>,
     version: Option<NewVersion>,
     added: Option<StoredVersion>,
-    comments: Vec<(u64, Option<String>)>,
+    comments: Vec<CommentChange>,
     anchors: Option<Bytes>,
     readers_changed: bool,
     links_changed: bool,
@@ -272,15 +274,20 @@ impl Draft {
     /// Puts a comment, and gives it as it is shown.
     pub(super) fn comment(&mut self, comment: Comment, anchor: Anchor) -> CommentView {
         let view = self.live.shown(&comment, &anchor);
-        self.comments
-            .push((anchor.number, Some(anchor.row(view.clone()))));
+        self.comments.push(CommentChange {
+            number: anchor.number,
+            body: Some(anchor.row(view.clone())),
+        });
         self.live.comments.put(comment, anchor);
         view
     }
 
     /// Deletes a comment, which the draft shows no more from here on; its row goes with the commit.
     pub(super) fn remove_comment(&mut self, id: CommentId) {
-        self.comments.push((id.sequence(), None));
+        self.comments.push(CommentChange {
+            number: id.sequence(),
+            body: None,
+        });
         self.live.comments.remove(id);
     }
 
@@ -424,25 +431,21 @@ fn commit(live: &Live, context: CommandContext, header: Header, reply: &Answer) 
     }
 }
 
-/// Who may read it beside account-level keys: users by number, 0 for everybody of the account.
-fn readers(live: &Live) -> Vec<(u64, i64)> {
+/// Who may read it beside account-level keys.
+fn readers(live: &Live) -> Vec<DocumentReader> {
     let permissions = &live.facts.permissions;
-    let mut readers: Vec<(u64, i64)> = Vec::new();
-    readers.extend(
-        permissions
-            .owner
-            .map(|owner| (owner.number(), DocumentRole::Owner as i64)),
-    );
-    readers.extend(
-        permissions
-            .collaborators
-            .iter()
-            .map(|one| (one.user_id.number(), one.role as i64)),
-    );
-    if permissions.visibility == super::access::Visibility::Account {
-        readers.push((0, permissions.default_role as i64));
-    }
-    readers
+    let reader = |user: u64, role: DocumentRole| DocumentReader {
+        user,
+        role: role as i64,
+    };
+    let owner = permissions.owner.iter();
+    let collaborators = permissions.collaborators.iter();
+    let everybody = permissions.visibility == super::access::Visibility::Account;
+    owner
+        .map(|owner| reader(owner.number(), DocumentRole::Owner))
+        .chain(collaborators.map(|one| reader(one.user_id.number(), one.role)))
+        .chain(everybody.then(|| reader(0, permissions.default_role)))
+        .collect()
 }
 
 /// What an event tells of one changed field: `{"field":{"from":…,"to":…}}`.

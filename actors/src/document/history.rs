@@ -8,7 +8,7 @@ use super::messages::{
 use super::service::{Documents, Failure, invalid};
 use super::state::{Document, to_json};
 use super::views::VersionView;
-use crate::store::{StoredVersion, VersionQuery};
+use crate::store::{FramedVersion, StoredVersion, VersionQuery};
 use bytes::Bytes;
 use colloquy_merge::StepBudget;
 use colloquy_merge::diff::{self, TooLong};
@@ -93,7 +93,10 @@ impl Documents {
             extra_bytes: 0,
         };
         let (mut read, permit) = content_reader::read(&self.store, wanted, &[found.number]).await?;
-        let (stored, frames) = read
+        let FramedVersion {
+            version: stored,
+            frames,
+        } = read
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let parents = self.parents(tenant, id, &stored).await?;
@@ -147,7 +150,7 @@ impl Documents {
         };
         let (found, permit) = content_reader::read(&self.store, wanted, &numbers).await?;
         let compared = permit.run_cancellable(move |abandoned| {
-            let content = |((_, frames), number): (&content_reader::Framed, u64)| {
+            let content = |(FramedVersion { frames, .. }, number): (&FramedVersion, u64)| {
                 unpack(frames, wanted.document, number).map(|(content, _)| content)
             };
             let contents = found.iter().zip(numbers).map(content);

@@ -191,7 +191,7 @@ impl Documents {
         let (found, permit) = content_reader::read(&self.store, wanted, &numbers).await?;
         let held: Vec<(u64, Vec<Bytes>)> = numbers
             .into_iter()
-            .zip(found.into_iter().map(|(_, frames)| frames))
+            .zip(found.into_iter().map(|one| one.frames))
             .collect();
         let store = Arc::clone(&self.store);
         // A plan may have hundreds of merges, of texts of a few bytes.
@@ -204,7 +204,9 @@ impl Documents {
                             .version(tenant, wanted.document, number)
                             .await
                             .map_err(LoadError::from)?;
-                        found.ok_or(AskError::Refused(DocumentError::NotFound))?.1
+                        found
+                            .ok_or(AskError::Refused(DocumentError::NotFound))?
+                            .frames
                     }
                 };
                 let unpacked = permit.run(move || {

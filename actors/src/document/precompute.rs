@@ -103,7 +103,7 @@ pub(super) fn run(
         let (found, permit) = content_reader::read(&store, wanted, &numbers).await?;
         let chains: Vec<_> = numbers
             .into_iter()
-            .zip(found.into_iter().map(|(_, frames)| frames))
+            .zip(found.into_iter().map(|one| one.frames))
             .collect();
         // A panic in there, or what can't be read, was reported where it happened.
         permit

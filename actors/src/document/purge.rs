@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::access::Requester;
 use super::messages::{CommandMeta, PurgeDocument};
 use super::service::Documents;
+use crate::store::OwnedDocument;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
@@ -52,7 +53,7 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
         if overdue.is_empty() {
             return true;
         }
-        for (subject, tenant) in overdue {
+        for OwnedDocument { subject, tenant } in overdue {
             let id = DocumentId::from_parts(subject.number, subject.tail);
             let caller = Caller {
                 tenant,

@@ -13,7 +13,9 @@ use super::content_reader::{unpack, unpacked_bytes};
 use super::state::Facts;
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
-use crate::store::{FeedRow, ListFailure, ReadError, Store};
+use crate::store::{
+    FeedRow, FramedVersion, IndexedDocument, ListFailure, OwnedDocument, ReadError, Store,
+};
 use colloquy_model::caller::Tenant;
 use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
@@ -240,12 +242,12 @@ impl Follower<'_> {
             let page = self
                 .read(|store| store.documents_behind(behind, PAGE))
                 .await;
-            let Some((last, _)) = page.last() else {
+            let Some(last) = page.last() else {
                 return Ok(());
             };
-            behind = *last;
-            for (number, tenant) in page {
-                self.hand_in(Position::ZERO, tenant, number).await?;
+            behind = last.subject.number;
+            for OwnedDocument { subject, tenant } in page {
+                self.hand_in(Position::ZERO, tenant, subject.number).await?;
             }
         }
     }
@@ -296,14 +298,15 @@ impl Follower<'_> {
     /// What is to be found of a document.
     async fn entry(&self, tenant: Tenant, number: u64) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
-        let Some((row, is_deleted)) = store.document(tenant, number).await? else {
+        let Some(IndexedDocument { row, is_deleted }) = store.document(tenant, number).await?
+        else {
             return Ok(None);
         };
         let facts = Facts::stored(
             DocumentId::from_parts(row.subject.number, row.subject.tail),
             &row.body,
         )?;
-        let Some((_, frames)) = store
+        let Some(FramedVersion { frames, .. }) = store
             .version(Tenant::OPERATORS, row.subject, facts.head)
             .await?
         else {

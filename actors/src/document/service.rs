@@ -14,7 +14,7 @@ use super::search_indexer::SearchIndexer;
 use super::share_terms::PasswordTries;
 use super::state::Document;
 use crate::accounts::Identity;
-use crate::store::{Store, StoredVersion};
+use crate::store::{FramedVersion, Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::{Caller, Tenant};
@@ -217,7 +217,10 @@ impl Documents {
         };
         let (mut found, permit) =
             content_reader::read(&self.store, wanted, &[version.number]).await?;
-        let (stored, frames) = found
+        let FramedVersion {
+            version: stored,
+            frames,
+        } = found
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
         let (document, number) = (wanted.document, version.number);

@@ -12,9 +12,9 @@ use super::password_hashing::{HashClaim, HashPermit, NoHashPermit};
 use super::service::{Documents, Failure};
 use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
+use crate::store::OwnedDocument;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Tenant};
-use colloquy_model::entity::Subject;
 use colloquy_model::id::{DocumentId, ShareId};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Cause, LoadError, offload};
@@ -144,8 +144,8 @@ impl Documents {
             .link(hash)
             .await
             .map_err(|error| LinkError::Unknown(LoadError::from(error).into()))?;
-        let (Subject { number, tail, .. }, tenant) = found.ok_or(LinkError::Gone)?;
-        let document = DocumentId::from_parts(number, tail);
+        let OwnedDocument { subject, tenant } = found.ok_or(LinkError::Gone)?;
+        let document = DocumentId::from_parts(subject.number, subject.tail);
         let caller = Caller {
             tenant,
             by: Actor {

@@ -233,7 +233,11 @@ impl Live {
                 "there is no such version",
             ));
         }
-        let uses: HashMap<u64, u64> = stored.link_uses.into_iter().collect();
+        let uses: HashMap<u64, u64> = stored
+            .link_uses
+            .iter()
+            .map(|used| (used.share, used.uses))
+            .collect();
         for share in &mut facts.shares {
             let counted = uses.get(&share.id.number()).copied();
             share.terms.uses = share.terms.uses.max(counted.unwrap_or(0));

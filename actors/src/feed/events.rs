@@ -4,16 +4,21 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{Cursor, EventReader, Falling, Feed, Source};
-use crate::store::{EventLog, EventQuery, ListFailure, Span};
+use super::{Cursor, EventReader, Feed, Followed};
+use crate::store::{EventLog, EventQuery, ListFailure};
 use colloquy_model::answer::Invalid;
 use colloquy_model::caller::Tenant;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::UserId;
 
 /// A list of events.
 #[derive(Debug, Clone)]
 pub struct EventList {
+    /// The account and mode that the events belong to.
+    pub tenant: Tenant,
+    /// Those of one of its entities, or of all.
+    pub source: EventSource,
     /// The filter that the items of the list pass.
     pub filter: EventFilter,
     /// Behind this place; 0 is the beginning.
@@ -47,16 +52,18 @@ impl Events {
     /// # Errors
     /// There is no such entity for this caller, a filter names what is not there, the cursor has
     /// expired, the store is away, or the list took too long.
-    pub async fn list(&self, source: Source, list: EventList) -> Result<EventListing, ListFailure> {
-        let (span, tenant) = span(source);
-        self.check(tenant, &list.filter)?;
+    pub async fn list(&self, list: EventList) -> Result<EventListing, ListFailure> {
+        self.check(list.tenant, &list.filter)?;
         let EventList {
+            tenant,
+            source,
             filter,
             after,
             limit,
         } = list;
         let query = EventQuery {
-            span,
+            tenant,
+            source,
             after,
             until: None,
             filter,
@@ -77,8 +84,8 @@ impl Events {
         }
         data.put_u8(b']');
         let next = match source {
-            Source::Entity(..) => page.cursor.to_string(),
-            Source::Tenant(_) => Cursor(page.cursor).to_string(),
+            EventSource::Entity(_) => page.cursor.to_string(),
+            EventSource::Account => Cursor(page.cursor).to_string(),
         };
         Ok(EventListing {
             data: data.freeze(),
@@ -87,25 +94,19 @@ impl Events {
         })
     }
 
-    /// Follows events behind `after`.
+    /// Follows events from a place on.
     ///
     /// # Errors
     /// As [`Events::list`].
-    pub async fn follow(
-        &self,
-        source: Source,
-        filter: EventFilter,
-        after: u64,
-        falling: Falling,
-    ) -> Result<EventReader, ListFailure> {
-        let (span, tenant) = span(source);
-        self.check(tenant, &filter)?;
+    pub async fn follow(&self, followed: Followed) -> Result<EventReader, ListFailure> {
+        self.check(followed.tenant, &followed.filter)?;
         // Whatever a list would refuse is refused before the stream begins.
         let probe = EventQuery {
-            span,
-            after,
+            tenant: followed.tenant,
+            source: followed.source,
+            after: followed.after,
             until: None,
-            filter: filter.clone(),
+            filter: followed.filter.clone(),
             limit: 1,
             total: false,
         };
@@ -117,18 +118,18 @@ impl Events {
         if first.events.is_empty() && first.unreadable.is_some() {
             return Err(ListFailure::Unreadable);
         }
-        let from = (Arc::clone(&self.store), Arc::clone(&self.feed));
-        Ok(EventReader::new(from, source, filter, after, falling))
+        let (store, feed) = (Arc::clone(&self.store), Arc::clone(&self.feed));
+        Ok(EventReader::new(store, feed, followed))
     }
 
     /// The place of the last event: what follows it comes next.
     ///
     /// # Errors
     /// As [`Events::list`].
-    pub async fn end(&self, source: Source) -> Result<u64, ListFailure> {
-        let (span, _) = span(source);
+    pub async fn end(&self, tenant: Tenant, source: EventSource) -> Result<u64, ListFailure> {
         let query = EventQuery {
-            span,
+            tenant,
+            source,
             after: 0,
             until: None,
             filter: EventFilter::default(),
@@ -141,10 +142,7 @@ impl Events {
             .await?
             .ok_or(ListFailure::NotFound)?;
         // Places follow one another without a gap, behind those that retention has taken.
-        let first = page.events.first().map(|event| match source {
-            Source::Entity(..) => event.sequence,
-            Source::Tenant(_) => event.number,
-        });
+        let first = page.events.first().map(|event| source.place(event));
         Ok(first.map_or(page.cursor, |first| first + page.total.saturating_sub(1)))
     }
 
@@ -159,12 +157,5 @@ impl Events {
             )));
         }
         Ok(())
-    }
-}
-
-fn span(source: Source) -> (Span, Tenant) {
-    match source {
-        Source::Entity(tenant, subject) => (Span::Entity(tenant, subject), tenant),
-        Source::Tenant(tenant) => (Span::Tenant(tenant), tenant),
     }
 }

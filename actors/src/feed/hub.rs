@@ -20,6 +20,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::WebhookId;
 use colloquy_model::position::Position;
 use colloquy_runtime::{cores, threads};
@@ -27,10 +28,8 @@ use colloquy_runtime::{cores, threads};
 /// Which events a subscriber gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Interest {
-    /// Those of one entity of an account and mode, by the number of its identifier.
-    Entity(Tenant, u64),
-    /// Those of one account and mode.
-    Tenant(Tenant),
+    /// Those of an account and mode, or of one of its entities, by the number of its identifier.
+    Events(Tenant, EventSource<u64>),
     /// Those of every account and mode that has a webhook endpoint, and what becomes of endpoints.
     Webhooks,
     /// Those of documents, of every account and mode.
@@ -330,8 +329,8 @@ impl Batch<'_> {
         } = &*self.table;
         let wanted = |interest| wanted.contains_key(&interest);
         endpoints.contains_key(&tenant)
-            || wanted(Interest::Entity(tenant, entity.number))
-            || wanted(Interest::Tenant(tenant))
+            || wanted(Interest::Events(tenant, EventSource::Entity(entity.number)))
+            || wanted(Interest::Events(tenant, EventSource::Account))
             || (entity.kind == Kind::Document && wanted(Interest::Documents))
     }
 
@@ -384,7 +383,7 @@ impl Interest {
     /// subscribers.
     fn account(self) -> Option<u32> {
         match self {
-            Interest::Entity(tenant, _) | Interest::Tenant(tenant) => Some(tenant.account_number()),
+            Interest::Events(tenant, _) => Some(tenant.account_number()),
             Interest::Webhooks | Interest::Documents => None,
         }
     }
@@ -447,10 +446,8 @@ impl Listeners {
 
     /// Gives an event to the streams and sockets that want it.
     fn give_lines(&mut self, event: &Event, item: &Item, share_max: usize) {
-        for interest in [
-            Interest::Entity(event.tenant, event.entity),
-            Interest::Tenant(event.tenant),
-        ] {
+        for source in [EventSource::Entity(event.entity), EventSource::Account] {
+            let interest = Interest::Events(event.tenant, source);
             let Some(some) = self.by_interest.get_mut(&interest) else {
                 continue;
             };

@@ -17,4 +17,4 @@ pub use cursor::Cursor;
 pub use events::{EventList, EventListing, Events};
 pub(crate) use hub::Batch;
 pub use hub::{Ended, Feed, Interest, Item, Subscription};
-pub use reader::{EventReader, Falling, ReadEnd, Source};
+pub use reader::{EventReader, Falling, Followed, ReadEnd};

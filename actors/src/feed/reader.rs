@@ -4,36 +4,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Ended, Feed, Interest, Item, Subscription};
-use crate::store::{EventLog, EventPage, EventQuery, Later, ReadError, Span};
+use crate::store::{EventLog, EventPage, EventQuery, Later, ReadError};
 use colloquy_model::caller::Tenant;
-use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
-use colloquy_model::id::ConversationId;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::position::Position;
 
-/// The entity, or the tenant, whose events are read.
-#[derive(Debug, Clone, Copy)]
-pub enum Source {
-    /// One entity's; a cursor is a `seq`.
-    Entity(Tenant, Subject),
-    /// An account and mode's; a cursor is a number.
-    Tenant(Tenant),
-}
-
-impl Source {
-    /// A conversation's.
-    #[must_use]
-    pub fn conversation(tenant: Tenant, id: ConversationId) -> Self {
-        Source::Entity(
-            tenant,
-            Subject {
-                kind: Kind::Conversation,
-                number: id.number(),
-                tail: id.tail(),
-            },
-        )
-    }
+/// What a reader reads, from where on.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    /// The account and mode that the events belong to.
+    pub tenant: Tenant,
+    /// Those of one of its entities, or of all.
+    pub source: EventSource,
+    /// The filter that the events pass.
+    pub filter: EventFilter,
+    /// Behind this place; 0 is the beginning.
+    pub after: u64,
+    /// What becomes of the reader when it is too slow.
+    pub falling: Falling,
 }
 
 /// What becomes of a reader whose queue overflows.
@@ -78,7 +68,8 @@ const PAGE: u32 = 200;
 pub struct EventReader {
     store: Arc<dyn EventLog>,
     feed: Arc<Feed>,
-    source: Source,
+    tenant: Tenant,
+    source: EventSource,
     filter: EventFilter,
     falling: Falling,
     cursor: u64,
@@ -92,18 +83,20 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Begins behind `after`.
+    /// Begins to read; nothing is read before the first event is asked for.
     #[must_use]
-    pub fn new(
-        (store, feed): (Arc<dyn EventLog>, Arc<Feed>),
-        source: Source,
-        filter: EventFilter,
-        after: u64,
-        falling: Falling,
-    ) -> Self {
+    pub fn new(store: Arc<dyn EventLog>, feed: Arc<Feed>, followed: Followed) -> Self {
+        let Followed {
+            tenant,
+            source,
+            filter,
+            after,
+            falling,
+        } = followed;
         EventReader {
             store,
             feed,
+            tenant,
             source,
             filter,
             falling,
@@ -128,7 +121,7 @@ impl EventReader {
     pub async fn next(&mut self) -> Result<Arc<Event>, ReadEnd> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                self.cursor = self.place(&event);
+                self.cursor = self.source.place(&event);
                 return Ok(event);
             }
             if self.subscription.is_none() || self.until.is_some() {
@@ -159,15 +152,8 @@ impl EventReader {
         }
     }
 
-    fn place(&self, event: &Event) -> u64 {
-        match self.source {
-            Source::Entity(..) => event.sequence,
-            Source::Tenant(_) => event.number,
-        }
-    }
-
     fn take(&mut self, event: Arc<Event>) {
-        let place = self.place(&event);
+        let place = self.source.place(&event);
         if place <= self.cursor {
             return;
         }
@@ -179,23 +165,18 @@ impl EventReader {
     }
 
     fn join(&mut self) {
-        let interest = match self.source {
-            Source::Entity(tenant, subject) => Interest::Entity(tenant, subject.number),
-            Source::Tenant(tenant) => Interest::Tenant(tenant),
-        };
+        let source = self.source.map(|entity| entity.number);
+        let interest = Interest::Events(self.tenant, source);
         let subscription = self.feed.subscribe(interest, QUEUE);
         self.until = Some(subscription.joined);
         self.subscription = Some(subscription);
     }
 
     fn query(&self) -> EventQuery {
-        let span = match self.source {
-            Source::Entity(tenant, subject) => Span::Entity(tenant, subject),
-            Source::Tenant(tenant) => Span::Tenant(tenant),
-        };
         let (filter, until) = (self.filter.clone(), self.until);
         EventQuery {
-            span,
+            tenant: self.tenant,
+            source: self.source,
             after: self.cursor,
             until,
             filter,

@@ -19,7 +19,7 @@ pub(super) struct DirtyMarker {
 }
 
 impl DirtyMarker {
-    /// The seal of this index.
+    /// The mark beside the index in this file, whether it is there or not.
     pub(super) fn of(path: &Path) -> Self {
         let beside = |ending: &str| {
             let mut name = path.as_os_str().to_owned();
@@ -49,7 +49,7 @@ impl DirtyMarker {
         let _ = std::fs::write(&self.mark, b"");
     }
 
-    /// The mark's file.
+    /// The file that is there while the index is marked.
     pub(super) fn mark(&self) -> &Path {
         &self.mark
     }
@@ -178,16 +178,16 @@ mod tests {
             "sync data",
             "remove data/c.search.writing",
         ];
-        let seal = DirtyMarker::of(Path::new("data/c.search"));
+        let marker = DirtyMarker::of(Path::new("data/c.search"));
         let disk = Noted::default();
-        seal.close_on(&disk).unwrap();
+        marker.close_on(&disk).unwrap();
         assert_eq!(*disk.done.borrow(), STEPS);
         for (refused, refuses) in STEPS.into_iter().enumerate() {
             let disk = Noted {
                 refuses,
                 ..Noted::default()
             };
-            assert!(seal.close_on(&disk).is_err());
+            assert!(marker.close_on(&disk).is_err());
             let done: Vec<&str> = STEPS.into_iter().take(refused).collect();
             assert_eq!(
                 *disk.done.borrow(),

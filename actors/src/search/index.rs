@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use super::{Entry, Found, Hit, words};
+use crate::store::sqlite::codec::{Columns, column, columns, only, whole};
 use colloquy_model::caller::Tenant;
 use colloquy_model::position::Position;
 
 /// Marks the file as ours: "CoQs".
-const APPLICATION_ID: i32 = 0x436f_5173;
+const APPLICATION_ID: i64 = 0x436f_5173;
 /// Counted up when the schema or the folding of words changes: another version is built anew.
-const VERSION: i32 = 2;
+const VERSION: i64 = 2;
 /// A word in the title counts as much as so many in the content.
 const TITLE_WEIGHT: f64 = 10.0;
 /// Fast is enough: unpacking is what has to be cheap.
@@ -75,23 +76,41 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// The writing connection, and the position that the file has reached; a new file if there is none.
-/// Synced, what a crash of the machine takes away is indexed again: the position goes with it.
-pub(super) fn open(
-    path: &Path,
-    synced: bool,
-    newest: Position,
-) -> Result<(Connection, Position), Unusable> {
+/// Whether SQLite syncs the file. What a crash of the machine takes away of a synced one is indexed
+/// again: the position goes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syncing {
+    /// At each checkpoint.
+    Normal,
+    /// Never: a mark beside the file says that it can't be trusted after such a crash.
+    Off,
+}
+
+/// An index that can be written.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    /// The position that the file has reached.
+    pub(super) position: Position,
+}
+
+/// Opens the index in this file, or makes a new one where there is none. `newest` is the last
+/// position of the store.
+///
+/// # Errors
+/// The file can't be used; [`Unusable::is_worthless`] says whether a new one would do better.
+pub(super) fn open(path: &Path, syncing: Syncing, newest: Position) -> Result<Opened, Unusable> {
     let mut connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )?;
-    connection.pragma_update(None, "synchronous", if synced { "NORMAL" } else { "OFF" })?;
-    let pragma = |connection: &Connection, name| {
-        connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0))
+    let synchronous = match syncing {
+        Syncing::Normal => "NORMAL",
+        Syncing::Off => "OFF",
     };
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    let pragma =
+        |connection: &Connection, name| connection.pragma_query_value(None, name, only::<i64>);
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], only)?;
     if tables == 0 {
         let transaction = connection.transaction()?;
         transaction.execute_batch(SCHEMA)?;
@@ -107,9 +126,7 @@ pub(super) fn open(
         return Err(Unusable::Worthless("it is of another version"));
     }
     let position = connection
-        .query_row("SELECT position FROM progress", [], |row| {
-            row.get::<_, i64>(0)
-        })
+        .query_row("SELECT position FROM progress", [], only::<Position>)
         .optional();
     // A read of the words too: damage there must not wait for the first search.
     let readable = connection.query_row(
@@ -120,14 +137,17 @@ pub(super) fn open(
     let Ok(Some(position)) = readable.and(position) else {
         return Err(Unusable::Worthless("it can't be read"));
     };
-    if position > newest.0 {
+    if position > newest {
         return Err(Unusable::Worthless(
             "it knows more than the store, which was put back to an earlier state",
         ));
     }
     // Whatever was erased before a crash must not outlive it in the log.
     erase(&connection)?;
-    Ok((connection, Position(position)))
+    Ok(Opened {
+        connection,
+        position,
+    })
 }
 
 /// The files that make up this index.
@@ -142,20 +162,18 @@ pub(super) fn files(path: &Path) -> [PathBuf; 3] {
 /// Puts a text in, in place of the one before. False if it is the same: then nothing is written.
 pub(super) fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
     let number = key(entry.number);
-    let (title, content) = (
-        words::indexed(entry.tenant, &entry.title),
-        words::indexed(entry.tenant, &entry.content),
-    );
+    let new = Words {
+        title: words::indexed(entry.tenant, &entry.title),
+        content: words::indexed(entry.tenant, &entry.content),
+    };
     let before = words_of(connection, number)?;
-    if before
-        .as_ref()
-        .is_some_and(|(old_title, old_content)| *old_title == title && *old_content == content)
-    {
+    if before.as_ref() == Some(&new) {
         return Ok(false);
     }
-    if let Some((old_title, old_content)) = before {
-        take_out(connection, number, &old_title, &old_content)?;
+    if let Some(before) = before {
+        take_out(connection, number, &before)?;
     }
+    let Words { title, content } = new;
     let mut insert = connection
         .prepare_cached("INSERT INTO texts (rowid, title, content) VALUES (?1, ?2, ?3)")?;
     insert.execute(params![number, title, content])?;
@@ -171,47 +189,55 @@ pub(super) fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bo
 /// Takes a text out. False if there is none.
 pub(super) fn remove(connection: &Connection, number: u64) -> rusqlite::Result<bool> {
     let number = key(number);
-    let Some((title, content)) = words_of(connection, number)? else {
+    let Some(words) = words_of(connection, number)? else {
         return Ok(false);
     };
-    take_out(connection, number, &title, &content)?;
+    take_out(connection, number, &words)?;
     connection
         .prepare_cached("DELETE FROM entries WHERE number = ?1")?
         .execute([number])?;
     Ok(true)
 }
 
-fn take_out(
-    connection: &Connection,
-    number: i64,
-    title: &str,
-    content: &str,
-) -> rusqlite::Result<()> {
+fn take_out(connection: &Connection, number: i64, words: &Words) -> rusqlite::Result<()> {
     let sql = "INSERT INTO texts (texts, rowid, title, content) VALUES ('delete', ?1, ?2, ?3)";
     connection
         .prepare_cached(sql)?
-        .execute(params![number, title, content])
+        .execute(params![number, words.title, words.content])
         .map(|_| ())
 }
 
-fn words_of(connection: &Connection, number: i64) -> rusqlite::Result<Option<(String, String)>> {
-    let sql = "SELECT title, content, content_bytes FROM entries WHERE number = ?1";
-    let mut select = connection.prepare_cached(sql)?;
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok((
-            row.get::<_, String>(0)?,
-            row.get::<_, Vec<u8>>(1)?,
-            row.get::<_, i64>(2)?,
-        ))
-    };
-    let Some((title, packed, bytes)) = select.query_row([number], row).optional()? else {
+columns! {
+    /// The words of a text, those of its content compressed.
+    struct EntryRow {
+        title: String,
+        content: Vec<u8>,
+        content_bytes: usize,
+    }
+}
+
+/// The words of a text, as they were put in.
+#[derive(Debug, PartialEq, Eq)]
+struct Words {
+    title: String,
+    content: String,
+}
+
+fn words_of(connection: &Connection, number: i64) -> rusqlite::Result<Option<Words>> {
+    let sql = format!(
+        "SELECT {} FROM entries WHERE number = ?1",
+        EntryRow::COLUMNS
+    );
+    let mut select = connection.prepare_cached(&sql)?;
+    let Some(row) = select.query_row([number], whole::<EntryRow>).optional()? else {
         return Ok(None);
     };
-    let content =
-        zstd::bulk::decompress(&packed, usize::try_from(bytes).unwrap_or(0)).map_err(unpackable)?;
-    String::from_utf8(content)
-        .map(|content| Some((title, content)))
-        .map_err(|_| damaged())
+    let content = zstd::bulk::decompress(&row.content, row.content_bytes).map_err(unpackable)?;
+    let content = String::from_utf8(content).map_err(|_| damaged())?;
+    Ok(Some(Words {
+        title: row.title,
+        content,
+    }))
 }
 
 fn unpackable(_: std::io::Error) -> rusqlite::Error {
@@ -238,9 +264,24 @@ pub(super) fn set_position(connection: &Connection, position: Position) -> rusql
 pub(super) fn erase(connection: &Connection) -> rusqlite::Result<bool> {
     connection
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
-            row.get::<_, i64>(0)
+            column::<i64>(row, 0, "busy")
         })
         .map(|busy| busy == 0)
+}
+
+/// The part of what fits that is wanted: so many behind so many.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    pub(super) limit: usize,
+    pub(super) offset: usize,
+}
+
+columns! {
+    /// A text that fits the query ?1, and how well: a word in the title counts ?2 times.
+    struct HitRow {
+        rowid: u64,
+        rank: f64 = "bm25(texts, ?2, 1.0)",
+    }
 }
 
 /// What fits a query, best first; of equal ones the newest first.
@@ -248,8 +289,9 @@ pub(super) fn find(
     connection: &Connection,
     tenant: Tenant,
     typed: &str,
-    (limit, offset): (usize, usize),
+    window: Window,
 ) -> rusqlite::Result<Found> {
+    let Window { limit, offset } = window;
     let Some(query) = words::query(tenant, typed) else {
         return Ok(Found {
             hits: Vec::new(),
@@ -257,12 +299,13 @@ pub(super) fn find(
         });
     };
     // Ranked and counted in one pass: a second one, for the total, would cost half as much again.
-    let sql = "SELECT rowid, bm25(texts, ?2, 1.0) FROM texts WHERE texts MATCH ?1";
-    let mut select = connection.prepare_cached(sql)?;
+    let sql = format!("SELECT {} FROM texts WHERE texts MATCH ?1", HitRow::COLUMNS);
+    let mut select = connection.prepare_cached(&sql)?;
     let hit = |row: &rusqlite::Row<'_>| {
+        let row = HitRow::read(row)?;
         Ok(Hit {
-            number: number(row.get(0)?),
-            rank: row.get(1)?,
+            number: row.rowid,
+            rank: row.rank,
         })
     };
     let mut hits: Vec<Hit> = select
@@ -286,8 +329,4 @@ pub(super) fn find(
 /// Numbers of identifiers have 60 bits.
 fn key(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn number(key: i64) -> u64 {
-    u64::try_from(key).unwrap_or(0)
 }

@@ -42,10 +42,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::OpenFlags;
 use tokio::sync::{Semaphore, watch};
 
 use self::dirty_marker::DirtyMarker;
+use self::index::{Opened, Syncing, Window};
 use self::writer::{Shared, Task, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
@@ -170,8 +171,11 @@ impl Search {
         reads: QueueBounds,
     ) -> Result<(Self, Position), SearchError> {
         let path = &resolved(path);
-        let seal = DirtyMarker::of(path);
-        let (connection, position) = open_or_begin(path, &seal, newest)?;
+        let marker = DirtyMarker::of(path);
+        let Opened {
+            connection,
+            position,
+        } = open_or_begin(path, &marker, newest)?;
         let reader = || {
             index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
                 .map_err(|error| no_sqlite(path, error))
@@ -187,7 +191,7 @@ impl Search {
             )),
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
-            seal,
+            marker,
             closing: AtomicBool::new(false),
         });
         let (inbox, works) = channel();
@@ -300,7 +304,7 @@ impl Search {
         // A scope and its complement, which has an account's other texts, are one account's.
         let account = Tenant::from_number(tenant.number().max(!tenant.number())).account_number();
         let found = self.readers.read(account, move |connection| {
-            let found = index::find(connection, tenant, &query, (limit, offset));
+            let found = index::find(connection, tenant, &query, Window { limit, offset });
             found.inspect_err(|error| shared.note(error))
         });
         // A damaged index is made anew: soon it answers.
@@ -363,13 +367,13 @@ fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
 
 fn open_or_begin(
     path: &Path,
-    seal: &DirtyMarker,
+    marker: &DirtyMarker,
     newest: Position,
-) -> Result<(Connection, Position), SearchError> {
-    let why = if let Some(why) = seal.distrusted() {
+) -> Result<Opened, SearchError> {
+    let why = if let Some(why) = marker.distrusted() {
         why.to_owned()
     } else {
-        match index::open(path, !seal.mark_dirty(), newest) {
+        match index::open(path, marked(marker), newest) {
             Ok(opened) => return Ok(opened),
             Err(unusable) if unusable.is_worthless() => unusable.to_string(),
             Err(index::Unusable::Sqlite(error)) => return Err(no_sqlite(path, error)),
@@ -381,7 +385,7 @@ fn open_or_begin(
     for file in index::files(path)
         .iter()
         .map(PathBuf::as_path)
-        .chain([seal.mark()])
+        .chain([marker.mark()])
     {
         match std::fs::remove_file(file) {
             Ok(()) => {}
@@ -389,12 +393,21 @@ fn open_or_begin(
             Err(error) => return Err(SearchError::File(file.to_owned(), error)),
         }
     }
-    match index::open(path, !seal.mark_dirty(), newest) {
+    match index::open(path, marked(marker), newest) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
         Err(index::Unusable::Worthless(why)) => Err(SearchError::File(
             path.to_owned(),
             std::io::Error::other(why),
         )),
+    }
+}
+
+/// Marks an index before it is opened. Where that can't be done, it has to be synced.
+fn marked(marker: &DirtyMarker) -> Syncing {
+    if marker.mark_dirty() {
+        Syncing::Off
+    } else {
+        Syncing::Normal
     }
 }

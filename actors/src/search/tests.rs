@@ -9,6 +9,7 @@
 use std::time::Instant;
 
 use proptest::prelude::*;
+use rusqlite::Connection;
 
 use super::*;
 use colloquy_model::caller::Mode;

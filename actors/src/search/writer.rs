@@ -52,7 +52,7 @@ pub(super) struct Shared {
     /// Whether the file is damaged: the next opening begins anew.
     pub(super) damaged: AtomicBool,
     /// Says so to the next opening.
-    pub(super) seal: DirtyMarker,
+    pub(super) marker: DirtyMarker,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
 }
@@ -62,7 +62,7 @@ impl Shared {
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "the search index is damaged; it is made anew when it is opened next");
-            self.seal.mark_corrupt();
+            self.marker.mark_corrupt();
         }
     }
 }
@@ -247,7 +247,7 @@ impl Writer {
         let emptied = index::erase(&self.connection);
         match emptied.map(|emptied| {
             if emptied {
-                self.shared.seal.close()
+                self.shared.marker.close()
             } else {
                 Ok(())
             }

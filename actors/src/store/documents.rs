@@ -55,13 +55,57 @@ pub struct StoredDocument {
     pub body: String,
     /// All versions, oldest first.
     pub versions: Vec<StoredVersion>,
-    /// All comments, oldest first, in JSON.
-    pub comments: Vec<(u64, String)>,
-    /// How often share links were used, by the number of their identifiers, where that was counted
-    /// since the header was written.
-    pub link_uses: Vec<(u64, u64)>,
+    /// All comments, oldest first.
+    pub comments: Vec<StoredComment>,
+    /// How often share links were used, where that was counted since the header was written.
+    pub link_uses: Vec<LinkUses>,
     /// Where comments stand whose rows say something else.
     pub anchors: Option<Vec<u8>>,
+}
+
+/// A comment as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StoredComment {
+    /// Its number in the document.
+    pub number: u64,
+    /// The comment in JSON.
+    pub body: String,
+}
+
+/// How often a share link was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkUses {
+    /// The number of the link's identifier.
+    pub share: u64,
+    /// How often.
+    pub uses: u64,
+}
+
+/// A version, and what its content is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FramedVersion {
+    /// The version itself.
+    pub version: StoredVersion,
+    /// The frames from which its content is made, the one that stands alone first.
+    pub frames: Vec<Bytes>,
+}
+
+/// A document, and the account and mode that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnedDocument {
+    /// The document.
+    pub subject: Subject,
+    /// The account and mode.
+    pub tenant: Tenant,
+}
+
+/// A document as the search index takes it in.
+#[derive(Debug)]
+pub struct IndexedDocument {
+    /// The document as lists show it.
+    pub row: DocumentRow,
+    /// Whether it is in the bin.
+    pub is_deleted: bool,
 }
 
 /// A document as lists show it.

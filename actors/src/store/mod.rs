@@ -30,8 +30,9 @@ pub use delivery::{
     StoredEndpoint, Unwritten, Waiting, WebhookState, Written,
 };
 pub use documents::{
-    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, StoredDocument,
-    StoredVersion, VersionQuery,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
+    IndexedDocument, LinkUses, OwnedDocument, StoredComment, StoredDocument, StoredVersion,
+    VersionQuery,
 };
 pub use key_filter::{KeyFilter, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
@@ -39,7 +40,7 @@ pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
 pub use sink::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
-    MessageQuery, RecordQuery, RevisionQuery, Span, Stored, StoredConversation, StoredMessage,
+    MessageQuery, RecordQuery, RevisionQuery, Stored, StoredConversation, StoredMessage,
     StoredPage, StoredRecord, Timed, TimedQuery, Timing,
 };
 
@@ -58,9 +59,6 @@ pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<ConstraintViolation>>)
 
 /// An answer that comes later.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// A version, and the frames from which its content is made, the one that stands alone first.
-pub type FramedVersion = (StoredVersion, Vec<Bytes>);
 
 /// Why a list could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -205,13 +203,12 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// A page of a document's versions.
     fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>>;
 
-    /// A document by its number, as lists show it, and whether it is in the bin; for the server
-    /// itself.
+    /// A document by its number; for the server itself.
     fn document(
         &self,
         tenant: Tenant,
         number: u64,
-    ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>>;
+    ) -> Later<Result<Option<IndexedDocument>, ReadError>>;
 
     /// A version, and the frames from which its content is made, the keyframe first. It is read in
     /// the turn of this account, or the server's own.
@@ -235,21 +232,21 @@ pub trait DocumentStore: Send + Sync + 'static {
     fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>>;
 
     /// The document to which the share link with this hash leads.
-    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Tenant)>, ReadError>>;
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<OwnedDocument>, ReadError>>;
 
     /// Documents that have been in the bin since before this instant, oldest first.
     fn overdue_documents(
         &self,
         before: i64,
         most: u32,
-    ) -> Later<Result<Vec<(Subject, Tenant)>, ReadError>>;
+    ) -> Later<Result<Vec<OwnedDocument>, ReadError>>;
 
     /// Documents of all accounts, those in the bin too, by number, behind this one.
     fn documents_behind(
         &self,
         number: u64,
         most: u32,
-    ) -> Later<Result<Vec<(u64, Tenant)>, ReadError>>;
+    ) -> Later<Result<Vec<OwnedDocument>, ReadError>>;
 }
 
 /// Deliveries to webhook endpoints: the queue, and what became of each.

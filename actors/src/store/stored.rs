@@ -14,6 +14,7 @@ use colloquy_model::conversation::{
 use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
@@ -36,8 +37,10 @@ pub struct StoredConversation {
     pub tenant: Tenant,
     /// The header.
     pub state: ConversationState,
-    /// The customer's name now, and its revision.
-    pub customer_name: (Box<str>, u64),
+    /// The customer's name now.
+    pub customer_name: Box<str>,
+    /// The customer's revision that gave it that name.
+    pub customer_revision: u64,
     /// The sequence of its last row.
     pub sequence: u64,
     /// When that was.
@@ -187,20 +190,13 @@ pub struct MessageQuery {
     pub paging: Paging,
 }
 
-/// The entity, or the tenant, whose events are read.
-#[derive(Debug, Clone, Copy)]
-pub enum Span {
-    /// One entity's; a place in it is a `seq`.
-    Entity(Tenant, Subject),
-    /// An account and mode's; a place in it is a number.
-    Tenant(Tenant),
-}
-
 /// Events, oldest first.
 #[derive(Debug, Clone)]
 pub struct EventQuery {
-    /// Whose.
-    pub span: Span,
+    /// The account and mode that they belong to.
+    pub tenant: Tenant,
+    /// Those of one of its entities, or of all.
+    pub source: EventSource,
     /// Behind this place; 0 is the beginning, or the oldest that retention has left.
     pub after: u64,
     /// None behind this position.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use super::delivery_queue::{Keep, Matching};
 use super::dispatcher::{Dispatcher, Message, now_ms};
 use super::messages::{Asker, DeliveryError, ReplayAsk};
-use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange, Span};
+use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange};
 use colloquy_model::caller::Tenant;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_source::EventSource;
 use colloquy_runtime::{Context, LoadError};
 
 /// Deliveries of one replay that wait, about.
@@ -184,7 +185,8 @@ impl Dispatcher {
                 ..EventFilter::default()
             };
             let query = EventQuery {
-                span: Span::Tenant(job.replay.tenant),
+                tenant: job.replay.tenant,
+                source: EventSource::Account,
                 after: job.replay.next,
                 until: Some(job.replay.last),
                 filter,
@@ -284,10 +286,7 @@ async fn read_on(
 ) -> Result<Option<EventPage>, ReadError> {
     match store.events(query.clone()).await {
         Err(ReadError::Expired) => {
-            let Span::Tenant(tenant) = query.span else {
-                return Ok(None);
-            };
-            query.after = first_behind(store, tenant, query.after, None).await?;
+            query.after = first_behind(store, query.tenant, query.after, None).await?;
             store.events(query).await
         }
         read => read,
@@ -307,7 +306,8 @@ async fn first_behind(
     while low < high {
         let middle = low + (high - low) / 2;
         let query = EventQuery {
-            span: Span::Tenant(tenant),
+            tenant,
+            source: EventSource::Account,
             after: middle,
             until: None,
             filter: EventFilter::default(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use colloquy_actors::feed::Cursor;
 use colloquy_actors::realtime::{Presence, Signal};
 use colloquy_model::event::Event;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, UserId};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -16,23 +17,8 @@ use serde_json::value::RawValue;
 use super::super::problem::Problem;
 use super::super::{conditions, json};
 
-/// What a subscription follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SubscriptionTarget {
-    /// All of an account and mode; a cursor is a number of the account's.
-    Account,
-    /// One conversation; a cursor is a `seq`.
-    Conversation(ConversationId),
-}
-
-impl From<Option<ConversationId>> for SubscriptionTarget {
-    fn from(conversation: Option<ConversationId>) -> Self {
-        conversation.map_or(
-            SubscriptionTarget::Account,
-            SubscriptionTarget::Conversation,
-        )
-    }
-}
+/// What a subscription follows: one conversation, or all of an account and mode.
+pub(super) type SubscriptionTarget = EventSource<ConversationId>;
 
 /// A frame that was read.
 #[derive(Debug, PartialEq)]
@@ -242,7 +228,7 @@ pub(super) fn refuse(to: &mut impl Frames, text: &[u8], wait: Duration) {
 /// Where a subscription begins: a conversation's `seq`, or an account's cursor.
 fn cursor(target: SubscriptionTarget, after: &Value) -> Result<u64, Problem> {
     match target {
-        SubscriptionTarget::Conversation(_) => after
+        SubscriptionTarget::Entity(_) => after
             .as_u64()
             .ok_or_else(|| Problem::invalid("after", "must be an integer, 0 or more")),
         SubscriptionTarget::Account => {
@@ -270,7 +256,7 @@ pub(super) fn subscription(
     after: Option<u64>,
 ) {
     let (conversation_id, after) = match target {
-        SubscriptionTarget::Conversation(id) => (
+        SubscriptionTarget::Entity(id) => (
             format!(",\"conversation_id\":\"{id}\""),
             after.map(|seq| format!(",\"after\":{seq}")),
         ),
@@ -364,7 +350,7 @@ mod tests {
             ),
             (
                 format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":7}}"#),
-                Frame::Subscribe(SubscriptionTarget::Conversation(id), Some(7)),
+                Frame::Subscribe(SubscriptionTarget::Entity(id), Some(7)),
             ),
             (
                 format!(r#"{{"type":"subscribe","after":"{}"}}"#, Cursor(9)),
@@ -376,7 +362,7 @@ mod tests {
             ),
             (
                 format!(r#"{{"type":"unsubscribe","conversation_id":"{id}"}}"#),
-                Frame::Unsubscribe(SubscriptionTarget::Conversation(id)),
+                Frame::Unsubscribe(SubscriptionTarget::Entity(id)),
             ),
             (
                 format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#),
@@ -502,7 +488,7 @@ mod tests {
         subscription(
             &mut all,
             "subscribed",
-            SubscriptionTarget::Conversation(id),
+            SubscriptionTarget::Entity(id),
             Some(3),
         );
         subscription(&mut all, "subscribed", SubscriptionTarget::Account, Some(3));

@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use colloquy_actors::conversation::messages::ReadConversation;
-use colloquy_actors::feed::{EventReader, Falling, ReadEnd, Source};
+use colloquy_actors::feed::{EventReader, Falling, Followed, ReadEnd};
 use colloquy_actors::realtime::{Connection, Presence};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::key::Permission;
 use colloquy_model::time::Timestamp;
@@ -210,7 +211,10 @@ impl Session {
         let opened = async move {
             let after = match after {
                 Some(after) => after,
-                None => peer.app.system.events.end(source(&peer, target)).await?,
+                None => {
+                    let events = &peer.app.system.events;
+                    events.end(peer.caller.tenant, source(target)).await?
+                }
             };
             let (reader, shows) = follow(&peer, target, after).await?;
             Ok(Step::Subscribed(target, after, Box::new(reader), shows))
@@ -234,7 +238,7 @@ impl Session {
                 "the socket has no such subscription",
             ));
         }
-        if let SubscriptionTarget::Conversation(id) = target {
+        if let SubscriptionTarget::Entity(id) = target {
             self.subscriptions.remove(id);
             self.member.unlisten(id);
             self.shows();
@@ -249,7 +253,7 @@ impl Session {
         let read_on = async move {
             let mut readers = Vec::with_capacity(pending.len());
             for (id, after) in pending {
-                match follow(&peer, SubscriptionTarget::Conversation(id), after).await {
+                match follow(&peer, SubscriptionTarget::Entity(id), after).await {
                     Ok((reader, _)) => readers.push((id, reader)),
                     Err(problem) => return Step::Refused(problem),
                 }
@@ -265,7 +269,7 @@ impl Session {
         self.may_read()?;
         if self
             .subscriptions
-            .has(SubscriptionTarget::Conversation(conversation))
+            .has(SubscriptionTarget::Entity(conversation))
         {
             return self.pass_on(conversation, signal);
         }
@@ -366,14 +370,14 @@ impl Session {
 
     fn done(&mut self, step: Step, to: &mut impl Frames) {
         match step {
-            Step::Subscribed(SubscriptionTarget::Conversation(id), after, reader, _) => {
+            Step::Subscribed(SubscriptionTarget::Entity(id), after, reader, _) => {
                 self.subscriptions.add(id, after, *reader);
                 self.member.listen(id);
                 self.shows();
                 json_frames::subscription(
                     to,
                     "subscribed",
-                    SubscriptionTarget::Conversation(id),
+                    SubscriptionTarget::Entity(id),
                     Some(after),
                 );
             }
@@ -405,11 +409,10 @@ impl Session {
     }
 }
 
-fn source(peer: &SocketPeer, target: SubscriptionTarget) -> Source {
-    let tenant = peer.caller.tenant;
+fn source(target: SubscriptionTarget) -> EventSource {
     match target {
-        SubscriptionTarget::Account => Source::Tenant(tenant),
-        SubscriptionTarget::Conversation(id) => Source::conversation(tenant, id),
+        SubscriptionTarget::Account => EventSource::Account,
+        SubscriptionTarget::Entity(id) => EventSource::conversation(id),
     }
 }
 
@@ -418,7 +421,6 @@ async fn follow(
     target: SubscriptionTarget,
     after: u64,
 ) -> Result<(EventReader, Visibility), Problem> {
-    let source = source(peer, target);
     let events = &peer.app.system.events;
     let (mut filter, mut shows) = (EventFilter::default(), Visibility::Conversations);
     if target == SubscriptionTarget::Account {
@@ -430,8 +432,12 @@ async fn follow(
             shows = Visibility::Documents;
         }
     }
-    Ok((
-        events.follow(source, filter, after, Falling::Out).await?,
-        shows,
-    ))
+    let followed = Followed {
+        tenant: peer.caller.tenant,
+        source: source(target),
+        filter,
+        after,
+        falling: Falling::Out,
+    };
+    Ok((events.follow(followed).await?, shows))
 }

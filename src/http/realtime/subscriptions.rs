@@ -51,7 +51,7 @@ impl Subscriptions {
     pub(super) fn has(&self, target: SubscriptionTarget) -> bool {
         match target {
             SubscriptionTarget::Account => self.account.is_some(),
-            SubscriptionTarget::Conversation(id) => self
+            SubscriptionTarget::Entity(id) => self
                 .conversations
                 .get(&id.number())
                 .is_some_and(|one| one.id == id && !one.leaving),

@@ -6,10 +6,11 @@ use std::fmt;
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use colloquy_actors::accounts::Principal;
-use colloquy_actors::feed::{Cursor, EventList, EventListing, Falling, Source};
+use colloquy_actors::feed::{Cursor, EventList, EventListing, Falling, Followed};
 use colloquy_model::conversation::Channel;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationKind, EventId, UserId};
 use colloquy_model::page::{Order, Page, Paging, Start};
 use colloquy_model::time::Timestamp;
@@ -100,8 +101,7 @@ pub(super) struct EventShown {
 }
 
 pub(super) async fn of_account(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
-    let source = Source::Tenant(call.caller.tenant);
-    answer(call, source, CursorKind::Account, query).await
+    answer(call, EventSource::Account, CursorKind::Account, query).await
 }
 
 pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
@@ -110,14 +110,14 @@ pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<O
     let id = call.id::<ConversationKind>(0);
     place(cursor_kind, &call, &query)?;
     limit(&query)?;
-    let source = Source::conversation(call.caller.tenant, id?);
+    let source = EventSource::conversation(id?);
     answer(call, source, cursor_kind, query).await
 }
 
 /// Answers with a page of events, or with a stream of them where one is asked for.
 async fn answer(
     call: ApiCall,
-    source: Source,
+    source: EventSource,
     cursor_kind: CursorKind,
     query: ListQuery,
 ) -> Result<Output, Problem> {
@@ -153,11 +153,13 @@ async fn answer(
         return stream(&call, wanted).await;
     }
     let wanted = EventList {
+        tenant: call.caller.tenant,
+        source,
         filter,
         after: after.unwrap_or(0),
         limit,
     };
-    Ok(page(events.list(source, wanted).await?, limit))
+    Ok(page(events.list(wanted).await?, limit))
 }
 
 /// A page of events; there is always a next one.
@@ -207,7 +209,7 @@ fn kinds(
 
 /// What a stream is to show, and where it begins.
 struct Wanted {
-    source: Source,
+    source: EventSource,
     cursor_kind: CursorKind,
     filter: EventFilter,
     shows: Visibility,
@@ -236,20 +238,24 @@ async fn stream(call: &ApiCall, wanted: Wanted) -> Result<Output, Problem> {
     let events = &call.app.system.events;
     let after = match after {
         Some(after) => after,
-        None => events.end(source).await?,
+        None => events.end(call.caller.tenant, source).await?,
     };
-    let reader = events
-        .follow(source, filter, after, Falling::Behind)
-        .await
-        .map_err(|failure| {
-            let problem = Problem::from(failure);
-            // Whatever says where a stream begins is what is at fault.
-            if resumes(call) && problem.field == "after" {
-                problem.at(LAST_EVENT_ID_SHOWN)
-            } else {
-                problem
-            }
-        })?;
+    let followed = Followed {
+        tenant: call.caller.tenant,
+        source,
+        filter,
+        after,
+        falling: Falling::Behind,
+    };
+    let reader = events.follow(followed).await.map_err(|failure| {
+        let problem = Problem::from(failure);
+        // Whatever says where a stream begins is what is at fault.
+        if resumes(call) && problem.field == "after" {
+            problem.at(LAST_EVENT_ID_SHOWN)
+        } else {
+            problem
+        }
+    })?;
     let connection = call.connection();
     let heartbeat = call.app.realtime_limits.heartbeat;
     let beginning = StreamOpening {

@@ -15,11 +15,15 @@ use bytes::Bytes;
 
 use super::fixture::{Bench, Failed, House, live, other, test, wait};
 use crate::accounts::record::DeleteRecord;
-use crate::store::{DocumentOrder, DocumentQuery, Stored, VersionQuery};
+use crate::store::{
+    DocumentOrder, DocumentQuery, OwnedDocument, Stored, StoredComment, VersionQuery,
+};
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, NewRow};
 use colloquy_model::conversation::MessageCounts;
-use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
+use colloquy_model::document::{
+    CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
+};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
@@ -159,6 +163,25 @@ fn all() -> DocumentQuery {
     }
 }
 
+fn comment(number: u64, body: Option<&str>) -> CommentChange {
+    CommentChange {
+        number,
+        body: body.map(str::to_owned),
+    }
+}
+
+fn reader(user: u64, role: i64) -> DocumentReader {
+    DocumentReader { user, role }
+}
+
+/// A document of [`live`].
+fn owned(id: DocumentId) -> OwnedDocument {
+    OwnedDocument {
+        subject: subject(id),
+        tenant: live(),
+    }
+}
+
 /// A document of three versions: the second with two comments and their anchors, of which the
 /// third, on a side line, takes the first comment away.
 fn three_versions<B: Bench>(house: &House<B>) -> DocumentId {
@@ -166,17 +189,14 @@ fn three_versions<B: Bench>(house: &House<B>) -> DocumentId {
     house.put(id, 0, header("a"));
     let second = DocumentHeader {
         version: Some(version(2, Some(1), "two")),
-        comments: vec![
-            (1, Some("\"one\"".to_owned())),
-            (2, Some("\"two\"".to_owned())),
-        ],
+        comments: vec![comment(1, Some("\"one\"")), comment(2, Some("\"two\""))],
         anchors: Some(Bytes::from_static(b"places")),
         ..changed("b")
     };
     house.put(id, 1, second);
     let third = DocumentHeader {
         version: Some(version(3, Some(2), "three")),
-        comments: vec![(1, None)],
+        comments: vec![comment(1, None)],
         ..changed("c")
     };
     house.put(id, 2, third);
@@ -200,7 +220,11 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
         (found.sequence, found.body.as_str(), found.tenant),
         (3, "{\"title\":\"c\"}", live())
     );
-    assert_eq!(found.comments, [(2, "\"two\"".to_owned())]);
+    let second = StoredComment {
+        number: 2,
+        body: "\"two\"".to_owned(),
+    };
+    assert_eq!(found.comments, [second]);
     assert_eq!(
         found.anchors.as_deref(),
         Some(&b"places"[..]),
@@ -223,9 +247,9 @@ pub(in crate::store) fn a_version_comes_back_with_the_frames_that_make_its_conte
         panic!("no document")
     };
     let read = |number| wait(house.store().version(live(), subject(id), number)).unwrap();
-    let (third, frames) = read(3).unwrap();
-    assert_eq!(third, found.versions[2]);
-    assert_eq!(frames, ["one", "two", "three"]);
+    let third = read(3).unwrap();
+    assert_eq!(third.version, found.versions[2]);
+    assert_eq!(third.frames, ["one", "two", "three"]);
     assert!(read(4).is_none());
     let side = VersionQuery {
         tenant: live(),
@@ -250,9 +274,9 @@ impl<B: Bench> FourDocuments<B> {
         let user = UserId::new(1);
         let readers = [
             vec![],
-            vec![(user.number(), 0)],
-            vec![(0, 0), (user.number(), 2)],
-            vec![(0, 1)],
+            vec![reader(user.number(), 0)],
+            vec![reader(0, 0), reader(user.number(), 2)],
+            vec![reader(0, 1)],
         ];
         for ((id, title), readers) in ids.iter().zip(["d", "C", "b", "a"]).zip(readers) {
             let new = DocumentHeader {
@@ -330,7 +354,7 @@ pub(in crate::store) fn a_list_of_documents_is_by_title_or_among_some_where_it_i
             .store()
             .documents_behind(four.ids[0].number(), 10),
     );
-    let others = [1, 2, 3].map(|place: usize| (four.ids[place].number(), live()));
+    let others = [1, 2, 3].map(|place: usize| owned(four.ids[place]));
     assert_eq!(behind.unwrap(), others);
 }
 
@@ -359,14 +383,10 @@ pub(in crate::store) fn a_document_in_the_bin_is_listed_there_only_and_is_still_
     assert_eq!(four.list(behind), ("Cd".to_owned(), 3));
     let store = four.house.store();
     let overdue = |before| wait(store.overdue_documents(before, 10)).unwrap();
-    assert_eq!(overdue(6), [(subject(third), live())]);
+    assert_eq!(overdue(6), [owned(third)]);
     assert_eq!(overdue(5), []);
     let behind = wait(store.documents_behind(four.ids[1].number(), 1)).unwrap();
-    assert_eq!(
-        behind,
-        [(third.number(), live())],
-        "who reads all documents meets it"
-    );
+    assert_eq!(behind, [owned(third)], "who reads all documents meets it");
     four.house.is_sound();
 }
 
@@ -382,9 +402,9 @@ pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: B
         },
     );
     let link = |hash| wait(house.store().link(hash)).unwrap();
-    assert_eq!(link([1; 32]), Some((subject(id), live())));
+    assert_eq!(link([1; 32]), Some(owned(id)));
     house.put(id, 1, changed("b"));
-    assert_eq!(link([2; 32]), Some((subject(id), live())));
+    assert_eq!(link([2; 32]), Some(owned(id)));
     house.put(
         id,
         2,
@@ -405,7 +425,7 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     let id = DocumentId::new(1_000);
     let new = DocumentHeader {
         version: Some(version(1, None, "frameword")),
-        comments: vec![(1, Some("\"commentword\"".to_owned()))],
+        comments: vec![comment(1, Some("\"commentword\""))],
         ..header("titleword")
     };
     let created = commit(

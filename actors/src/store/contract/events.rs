@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
 use super::fixture::{Bench, House, live, other, test, wait};
-use crate::feed::{EventReader, Falling, ReadEnd, Source};
-use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span, Store};
+use crate::feed::{EventReader, Falling, Followed, ReadEnd};
+use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Store};
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::commit::{Commit, Header, NewRow};
 use colloquy_model::conversation::{
@@ -26,6 +26,7 @@ use colloquy_model::conversation::{
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, CustomerId, UserId, WebhookId};
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -185,7 +186,7 @@ enum Step {
 /// The request itself.
 #[derive(Debug, Clone)]
 struct Question {
-    span: usize,
+    scope: usize,
     talk: Option<usize>,
     after: usize,
     until: Option<usize>,
@@ -222,9 +223,9 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
     );
     let question =
         (place, filter, 1..30_u32, any::<bool>()).prop_map(|(place, filter, limit, total)| {
-            let ((span, talk, after, until), (kinds, channel, assignee)) = (place, filter);
+            let ((scope, talk, after, until), (kinds, channel, assignee)) = (place, filter);
             Question {
-                span,
+                scope,
                 talk,
                 after,
                 until,
@@ -372,28 +373,29 @@ impl<B: Bench> Model<B> {
         assert_eq!(known.len(), 0);
     }
 
-    /// The events in which a question looks, in their order, and how the store is asked for them.
-    fn span(&self, question: &Question) -> (Span, Vec<&Known>) {
-        let tenant = scopes()[question.span];
-        let talk = question
+    /// The conversation that a question is about; none where it is about a whole account.
+    fn talk(&self, question: &Question) -> Option<&Talk> {
+        question
             .talk
-            .and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?));
+            .and_then(|talk| self.talks.get(talk.checked_rem(self.talks.len())?))
+    }
+
+    /// The events in which a question looks, in their order.
+    fn looked_at(&self, question: &Question) -> Vec<&Known> {
         let all = self.known.iter();
-        match talk {
-            Some(talk) => (
-                Span::Entity(talk.tenant, talk.subject),
-                all.filter(|known| known.entity == talk.subject.number)
-                    .collect(),
-            ),
-            None => (
-                Span::Tenant(tenant),
-                all.filter(|known| known.tenant == tenant).collect(),
-            ),
+        match self.talk(question) {
+            Some(talk) => all
+                .filter(|known| known.entity == talk.subject.number)
+                .collect(),
+            None => all
+                .filter(|known| known.tenant == scopes()[question.scope])
+                .collect(),
         }
     }
 
-    /// The question as the store is asked it, about a span of so many events.
-    fn query(&self, question: &Question, span: Span, events: usize) -> EventQuery {
+    /// The question as the store is asked it, about so many events.
+    fn query(&self, question: &Question, events: usize) -> EventQuery {
+        let talk = self.talk(question);
         let after = if question.after > 300 {
             0
         } else {
@@ -404,7 +406,8 @@ impl<B: Bench> Model<B> {
             None => Position(i64::try_from(index).unwrap()),
         };
         EventQuery {
-            span,
+            tenant: talk.map_or(scopes()[question.scope], |talk| talk.tenant),
+            source: talk.map(|talk| talk.subject).into(),
             after: u64::try_from(after).unwrap(),
             until: question.until.map(position),
             filter: EventFilter {
@@ -422,8 +425,8 @@ impl<B: Bench> Model<B> {
     }
 
     fn compare(&self, question: &Question) -> Result<(), TestCaseError> {
-        let (span, of) = self.span(question);
-        let query = self.query(question, span, of.len());
+        let of = self.looked_at(question);
+        let query = self.query(question, of.len());
         let got = wait(self.house.store().events(query.clone()));
         if query.after > u64::try_from(of.len()).unwrap() {
             prop_assert_eq!(got.unwrap_err(), ReadError::NoCursor("after"));
@@ -522,7 +525,8 @@ pub(in crate::store) fn events_and_their_totals_are_what_the_model_says<B: Bench
 
 fn of_scope(tenant: Tenant, after: u64) -> EventQuery {
     EventQuery {
-        span: Span::Tenant(tenant),
+        tenant,
+        source: EventSource::Account,
         after,
         until: None,
         filter: EventFilter::default(),
@@ -562,20 +566,19 @@ pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench
     house.is_sound();
 }
 
-fn reader<B: Bench>(
-    house: &House<B>,
-    source: Source,
-    filter: EventFilter,
-    after: u64,
-    falling: Falling,
-) -> EventReader {
-    EventReader::new(
-        (house.store(), Arc::clone(&house.views.feed)),
+fn reader<B: Bench>(house: &House<B>, followed: Followed) -> EventReader {
+    EventReader::new(house.store(), Arc::clone(&house.views.feed), followed)
+}
+
+/// All events of a source from the first on, however slowly they are read.
+fn all_of(source: EventSource) -> Followed {
+    Followed {
+        tenant: live(),
         source,
-        filter,
-        after,
-        falling,
-    )
+        filter: EventFilter::default(),
+        after: 0,
+        falling: Falling::Behind,
+    }
 }
 
 /// Commits so many messages, in rounds.
@@ -605,7 +608,7 @@ fn talk_on(
 /// Reads so many events on a thread of its own; gives the place of each in its source.
 fn places_read(
     mut reader: EventReader,
-    source: Source,
+    source: EventSource,
     count: usize,
 ) -> std::thread::JoinHandle<Vec<u64>> {
     std::thread::spawn(move || {
@@ -623,11 +626,7 @@ fn places_read(
                 }
             });
             let Some(event) = next else { continue };
-            places.push(if matches!(source, Source::Tenant(_)) {
-                event.number
-            } else {
-                event.sequence
-            });
+            places.push(source.place(&event));
             assert_eq!(reader.cursor(), places[places.len() - 1]);
         }
         places
@@ -645,7 +644,7 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         assert!(sent.recv().unwrap());
     }
     let begun_at = house.views.feed.last();
-    let own = Source::Entity(live(), talks[0].subject);
+    let own = EventSource::Entity(talks[0].subject);
     let writers: Vec<_> = talks
         .into_iter()
         .map(|talk| talk_on(talk, house.store(), 105, 10))
@@ -663,12 +662,17 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         }
         let after = u64::from(turn % 2 != 0);
         for (source, filter, all, first_is_of_it) in [
-            (Source::Tenant(live()), &any, 2102, true),
-            (Source::Tenant(live()), &rare, 300, false),
+            (EventSource::Account, &any, 2102, true),
+            (EventSource::Account, &rare, 300, false),
             (own, &any, 1051, true),
             (own, &often, 901, true),
         ] {
-            let reader = reader(&house, source, filter.clone(), after, Falling::Behind);
+            let followed = Followed {
+                filter: filter.clone(),
+                after,
+                ..all_of(source)
+            };
+            let reader = reader(&house, followed);
             let count = all - usize::from(after == 1 && first_is_of_it);
             readers.push(places_read(reader, source, count));
         }
@@ -693,9 +697,14 @@ pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
     assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
-    let source = Source::Entity(live(), talk.subject);
-    let [mut behind, mut out] = [Falling::Behind, Falling::Out]
-        .map(|falling| reader(&house, source, EventFilter::default(), 0, falling));
+    let all = all_of(EventSource::Entity(talk.subject));
+    let [mut behind, mut out] = [Falling::Behind, Falling::Out].map(|falling| {
+        let followed = Followed {
+            falling,
+            ..all.clone()
+        };
+        reader(&house, followed)
+    });
     // Each is at the end of the log and follows the feed.
     for reader in [&mut behind, &mut out] {
         assert_eq!(wait(reader.next()).unwrap().sequence, 1);
@@ -719,9 +728,9 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
             .recv()
             .unwrap()
     );
-    let all = || EventFilter::default();
-    let mut idle = reader(&house, Source::Tenant(live()), all(), 2, Falling::Behind);
-    let mut read = reader(&house, Source::Tenant(live()), all(), 0, Falling::Behind);
+    let all = || all_of(EventSource::Account);
+    let mut idle = reader(&house, Followed { after: 2, ..all() });
+    let mut read = reader(&house, all());
     assert_eq!(wait(read.next()).unwrap().number, 1);
     let feed = Arc::clone(&house.views.feed);
     let closing = std::thread::spawn(move || {
@@ -735,7 +744,14 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     closing.join().unwrap();
     assert_eq!(wait(read.next()).unwrap().number, 2, "it had been read");
     assert_eq!(wait(read.next()).unwrap_err(), ReadEnd::Closed);
-    let mut late = reader(&house, Source::Tenant(live()), all(), 0, Falling::Out);
+    let out = Falling::Out;
+    let mut late = reader(
+        &house,
+        Followed {
+            falling: out,
+            ..all()
+        },
+    );
     assert_eq!(wait(late.next()).unwrap_err(), ReadEnd::Closed);
 }
 
@@ -814,7 +830,7 @@ pub(in crate::store) fn what_retention_took_is_no_event_of_its_account_any_more<
 pub(in crate::store) fn what_retention_took_is_no_event_of_its_entity_any_more<B: Bench>() {
     let Trimmed { house, talks, .. } = Trimmed::<B>::new();
     let own = |after| EventQuery {
-        span: Span::Entity(live(), talks[0].subject),
+        source: EventSource::Entity(talks[0].subject),
         ..of_scope(live(), after)
     };
     assert_eq!(page(&house, own(29)).unwrap_err(), ReadError::Expired);

@@ -2,21 +2,19 @@
 //! refuse a commit is checked before its first write, so that a loser leaves nothing behind and the
 //! batch goes on.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
-use super::codec::{Counted, int, uint};
-use super::deliveries::{Care, Tidying};
-use super::dirty_headers::DirtyHeader;
-use super::redacting;
+use super::codec::{NO_EVENT, insert, int, only, uint};
+use super::counters::CounterMoves;
+use super::deliveries::Care;
+use super::delivery_tidying::Tidying;
+use super::{chores, conditions, headers, redacting};
 use crate::store::{DeliverySlice, FirstRow, Written};
-use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{
-    Chore, Commit, Condition, ConstraintViolation, Effect, Header, NameField, NewRow,
-};
-use colloquy_model::conversation::{ConversationState, MessageCounts};
-use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::commit::{Commit, ConstraintViolation, Effect, NewRow};
+use colloquy_model::conversation::SenderType;
+use colloquy_model::entity::Kind;
 use colloquy_model::id::CustomerId;
 use colloquy_model::position::Position;
 
@@ -102,19 +100,15 @@ impl Counts {
     }
 }
 
-/// A salt and the salted hash of each row's payload, made before the writer is reached.
-pub(super) type PayloadDigests = Vec<([u8; 16], [u8; 32])>;
+/// A salt and the salted hash of a row's payload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PayloadDigest {
+    pub(super) salt: [u8; 16],
+    pub(super) hash: [u8; 32],
+}
 
-/// Adds one row.
-const INSERT_ROW: &str = "INSERT INTO rows(
-    pos, entity, seq, happened, scope, number, at, from_customer, from_agent,
-    from_system, last_message_at, channel, priority, assignee, sender, edit, by_key,
-    by_user, by_address, by_request, salt, hash, key, request, done, answer_id,
-    etag, answer, payload)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-    ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
-
-type CounterKey = (i64, Counted, i64, i64);
+/// Those of the rows of a commit, made before the writer is reached.
+pub(super) type PayloadDigests = Vec<PayloadDigest>;
 
 /// What a slice left behind, and where each of its answers stands.
 pub(super) type Delivered = (Written, Vec<FirstRow>);
@@ -126,7 +120,7 @@ pub(super) struct Batch<'c> {
     counts: &'c mut Counts,
     /// Entities' last sequences, as of this transaction.
     sequences: &'c mut HashMap<u64, u64>,
-    counters: BTreeMap<CounterKey, i64>,
+    counters: CounterMoves,
     /// Bytes of redacted texts that it still has room to erase.
     erase_room: usize,
 }
@@ -160,7 +154,7 @@ impl<'c> Batch<'c> {
             connection,
             counts,
             sequences,
-            counters: BTreeMap::new(),
+            counters: CounterMoves::default(),
             erase_room: ERASE_BYTES,
         }
     }
@@ -174,17 +168,8 @@ impl<'c> Batch<'c> {
         if self.last_sequence(commit.subject.number)? != commit.expected {
             return Ok(Verdict::RevisionConflict);
         }
-        for condition in &commit.conditions {
-            if let Some(broken) = self.broken(commit.tenant, *condition)? {
-                return Ok(Verdict::ConstraintViolation(broken));
-            }
-        }
-        if let Header::Record { names, .. } = &commit.header
-            && let Some(field) = self.taken(commit, names)?
-        {
-            return Ok(Verdict::ConstraintViolation(ConstraintViolation::Taken(
-                field,
-            )));
+        if let Some(violation) = conditions::violated(self.connection, commit)? {
+            return Ok(Verdict::ConstraintViolation(violation));
         }
         let first = FirstRow {
             position: self.counts.next_pos,
@@ -204,9 +189,9 @@ impl<'c> Batch<'c> {
                 &mut self.erase_room,
             )?;
         }
-        self.write_header(commit)?;
+        headers::write(self.connection, commit, &mut self.counters)?;
         if let Some(chore) = commit.chore {
-            self.insert_chore(chore)?;
+            chores::note(self.connection, chore)?;
         }
         for effect in &commit.effects {
             if let Effect::CustomerRenamed(customer, name) = effect {
@@ -217,113 +202,21 @@ impl<'c> Batch<'c> {
     }
 
     /// Writes the counters that the commits of this transaction moved.
-    pub(super) fn finish(self) -> rusqlite::Result<()> {
-        let mut upsert = self.connection.prepare_cached(
-            "INSERT INTO counters(scope, field, value, status, total) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET total = total + excluded.total",
-        )?;
-        for ((tenant, field, value, status), delta) in
-            self.counters.iter().filter(|(_, delta)| **delta != 0)
-        {
-            upsert.execute(params![tenant, *field as i64, value, status, delta])?;
-        }
-        Ok(())
+    pub(super) fn finish(mut self) -> rusqlite::Result<()> {
+        self.counters.write(self.connection)
     }
 
     fn last_sequence(&mut self, entity: u64) -> rusqlite::Result<u64> {
         if let Some(known) = self.sequences.get(&entity) {
             return Ok(*known);
         }
-        let last: Option<i64> = self
+        let last: Option<u64> = self
             .connection
             .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
-            .query_row([int(entity)], |row| row.get(0))?;
-        let last = uint(last.unwrap_or(0));
+            .query_row([int(entity)], only)?;
+        let last = last.unwrap_or(0);
         self.sequences.insert(entity, last);
         Ok(last)
-    }
-
-    fn broken(
-        &self,
-        tenant: Tenant,
-        condition: Condition,
-    ) -> rusqlite::Result<Option<ConstraintViolation>> {
-        Ok(match condition {
-            Condition::CustomerExists(id) => {
-                let found = self.record_exists(Kind::Customer, tenant, id.number(), id.tail())?;
-                (!found).then_some(ConstraintViolation::NoCustomer)
-            }
-            Condition::UserExists(id) => {
-                let found =
-                    self.record_exists(Kind::User, tenant.account_wide(), id.number(), id.tail())?;
-                (!found).then_some(ConstraintViolation::NoUser)
-            }
-            Condition::DocumentExists(id) => {
-                let mut found = self.connection.prepare_cached(
-                    "SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3",
-                )?;
-                let found =
-                    found.exists(params![int(id.number()), int(id.tail()), tenant.number()])?;
-                (!found).then_some(ConstraintViolation::NoDocument)
-            }
-            Condition::NoConversations(id) => {
-                let has: Option<i64> = self
-                    .connection
-                    .prepare_cached("SELECT n FROM conversations WHERE customer = ?1 LIMIT 1")?
-                    .query_row([int(id.number())], |row| row.get(0))
-                    .optional()?;
-                has.map(|_| ConstraintViolation::HasConversations)
-            }
-            Condition::NoDocuments(id) => {
-                let mut owned = self
-                    .connection
-                    .prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
-                owned
-                    .exists([int(id.number())])?
-                    .then_some(ConstraintViolation::HasDocuments)
-            }
-            Condition::FewerThan(kind, most) => {
-                let behind = i64::try_from(most.saturating_sub(1)).unwrap_or(i64::MAX);
-                let mut last = self.connection.prepare_cached(
-                    "SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3",
-                )?;
-                last.exists(params![tenant.number(), kind as i64, behind])?
-                    .then_some(ConstraintViolation::Full(most))
-            }
-        })
-    }
-
-    fn record_exists(
-        &self,
-        kind: Kind,
-        tenant: Tenant,
-        n: u64,
-        tail: u64,
-    ) -> rusqlite::Result<bool> {
-        let mut query = self.connection.prepare_cached(
-            "SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4",
-        )?;
-        query.exists(params![int(n), int(tail), kind as i64, tenant.number()])
-    }
-
-    fn taken(
-        &self,
-        commit: &Commit,
-        names: &[(NameField, String)],
-    ) -> rusqlite::Result<Option<NameField>> {
-        let mut query = self.connection.prepare_cached(
-            "SELECT 1 FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3 AND n <> ?4",
-        )?;
-        for (field, value) in names.iter().filter(|(field, _)| field.unique()) {
-            if query.exists(params![
-                commit.tenant.number(),
-                *field as i64,
-                value,
-                int(commit.subject.number)
-            ])? {
-                return Ok(Some(*field));
-            }
-        }
-        Ok(None)
     }
 
     fn next_pos(&mut self) -> Position {
@@ -362,42 +255,38 @@ impl<'c> Batch<'c> {
         };
         let digest = digests.get(index);
         let address = commit.by.address.map(|address| address.to_string());
-        let mut insert = self.connection.prepare_cached(INSERT_ROW)?;
-        insert.execute(params![
-            pos.0,
-            entity,
-            int(sequence),
-            row.happened as i64,
-            commit.tenant.number(),
-            number,
-            commit.at,
-            int(row.tallies.customer),
-            int(row.tallies.agent),
-            int(row.tallies.system),
-            row.tallies.last_message_at,
-            row.seen.map(|seen| seen.channel.code()),
-            row.seen.map(|seen| seen.priority.code()),
-            row.seen
-                .and_then(|seen| seen.assignee)
-                .map(|user| int(user.number())),
-            row.seen
-                .and_then(|seen| seen.sender)
-                .map(|sender| sender.code()),
-            edit,
-            commit.by.key.map(|key| int(key.number())),
-            commit.by.user.map(|user| int(user.number())),
-            address,
-            &*commit.by.request_id,
-            digest.map(|digest| digest.0),
-            digest.map(|digest| digest.1).unwrap_or_default(),
-            kept.map(|kept| kept.reservation.hash()),
-            kept.map(|kept| kept.reservation.request().bytes()),
-            kept.map(|kept| kept.done.code()),
-            kept.and_then(|kept| kept.id.as_deref()),
-            kept.and_then(|kept| kept.etag.as_deref()),
-            kept.and_then(|kept| kept.body.as_deref()),
-            &row.payload[..],
-        ])?;
+        let seen = row.seen.as_ref();
+        insert!(self.connection, "INSERT INTO rows", {
+            pos: pos.0,
+            entity: entity,
+            seq: int(sequence),
+            happened: row.happened as i64,
+            scope: commit.tenant.number(),
+            number: number,
+            at: commit.at,
+            from_customer: int(row.tallies.customer),
+            from_agent: int(row.tallies.agent),
+            from_system: int(row.tallies.system),
+            last_message_at: row.tallies.last_message_at,
+            channel: seen.map(|seen| seen.channel.code()),
+            priority: seen.map(|seen| seen.priority.code()),
+            assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),
+            sender: seen.and_then(|seen| seen.sender).map(SenderType::code),
+            edit: edit,
+            by_key: commit.by.key.map(|key| int(key.number())),
+            by_user: commit.by.user.map(|user| int(user.number())),
+            by_address: address,
+            by_request: &*commit.by.request_id,
+            salt: digest.map(|digest| digest.salt),
+            hash: digest.map(|digest| digest.hash).unwrap_or_default(),
+            key: kept.map(|kept| kept.reservation.hash()),
+            request: kept.map(|kept| kept.reservation.request().bytes()),
+            done: kept.map(|kept| kept.done.code()),
+            answer_id: kept.and_then(|kept| kept.id.as_deref()),
+            etag: kept.and_then(|kept| kept.etag.as_deref()),
+            answer: kept.and_then(|kept| kept.body.as_deref()),
+            payload: &row.payload[..],
+        })?;
         if let Some(original) = row.edits {
             self.insert_edit(entity, original, pos)?;
         }
@@ -421,23 +310,24 @@ impl<'c> Batch<'c> {
     fn insert_answer(&mut self, commit: &Commit) -> rusqlite::Result<()> {
         let pos = self.next_pos();
         let kept = commit.answer.as_ref();
-        let mut insert = self.connection.prepare_cached(
-            "INSERT INTO rows(pos, entity, happened, scope, at, from_customer, from_agent, from_system, by_request, hash,
-             key, request, done, answer_id, etag, answer) VALUES (?1, ?2, 0, ?3, ?4, 0, 0, 0, ?5, x'', ?6, ?7, ?8, ?9, ?10, ?11)",
-        )?;
-        insert.execute(params![
-            pos.0,
-            int(commit.subject.number),
-            commit.tenant.number(),
-            commit.at,
-            &*commit.by.request_id,
-            kept.map(|kept| kept.reservation.hash()),
-            kept.map(|kept| kept.reservation.request().bytes()),
-            kept.map(|kept| kept.done.code()),
-            kept.and_then(|kept| kept.id.as_deref()),
-            kept.and_then(|kept| kept.etag.as_deref()),
-            kept.and_then(|kept| kept.body.as_deref()),
-        ])?;
+        insert!(self.connection, "INSERT INTO rows", {
+            pos: pos.0,
+            entity: int(commit.subject.number),
+            happened: NO_EVENT,
+            scope: commit.tenant.number(),
+            at: commit.at,
+            from_customer: 0,
+            from_agent: 0,
+            from_system: 0,
+            by_request: &*commit.by.request_id,
+            hash: Vec::new(),
+            key: kept.map(|kept| kept.reservation.hash()),
+            request: kept.map(|kept| kept.reservation.request().bytes()),
+            done: kept.map(|kept| kept.done.code()),
+            answer_id: kept.and_then(|kept| kept.id.as_deref()),
+            etag: kept.and_then(|kept| kept.etag.as_deref()),
+            answer: kept.and_then(|kept| kept.body.as_deref()),
+        })?;
         Ok(())
     }
 
@@ -446,228 +336,11 @@ impl<'c> Batch<'c> {
         let before: Option<i64> = self
             .connection
             .prepare_cached("SELECT edit FROM rows WHERE entity = ?1 AND seq = ?2")?
-            .query_row(params![entity, int(original)], |row| row.get(0))?;
+            .query_row(params![entity, int(original)], only)?;
         self.connection
             .prepare_cached("UPDATE rows SET edit = ?3 WHERE entity = ?1 AND seq = ?2")?
             .execute(params![entity, int(original), to.0])?;
         Ok(before)
-    }
-
-    fn write_header(&mut self, commit: &Commit) -> rusqlite::Result<()> {
-        match &commit.header {
-            Header::Unchanged => Ok(()),
-            Header::Conversation {
-                before: None,
-                after,
-            } => self.insert_conversation(commit, after),
-            Header::Conversation {
-                before: Some(before),
-                after,
-            } => self.update_conversation(commit, before, after),
-            Header::Record {
-                new,
-                name,
-                body,
-                names,
-            } => self.put_record(commit, *new, (name, body), names),
-            Header::RecordGone => self.delete_record(commit),
-            Header::Document(header) => {
-                let moves = super::documents::put(self.connection, commit, header)?;
-                self.count(commit.tenant, moves);
-                Ok(())
-            }
-            Header::LinkUsed { share, uses } => {
-                super::documents::count_use(self.connection, commit.subject, (*share, *uses))
-            }
-            Header::DocumentGone => {
-                let moves = super::documents::delete(self.connection, commit)?;
-                self.count(commit.tenant, moves);
-                Ok(())
-            }
-        }
-    }
-
-    fn insert_conversation(
-        &mut self,
-        commit: &Commit,
-        after: &ConversationState,
-    ) -> rusqlite::Result<()> {
-        let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
-        let (name, revision): (String, i64) = self
-            .connection
-            .prepare_cached("SELECT name, seq FROM records WHERE n = ?1")?
-            .query_row([int(after.customer.number())], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let mut insert = self.connection.prepare_cached(
-            "INSERT INTO conversations(
-             n, tail, scope, customer, customer_tail, customer_name, customer_revision,
-             status, channel, priority, assignee, assignee_tail, metadata, closed_at, seq,
-             messages, last_message_at, updated_at, snoozed_until, roused_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             ?19, ?20)",
-        )?;
-        insert.execute(params![
-            int(commit.subject.number),
-            int(commit.subject.tail),
-            commit.tenant.number(),
-            int(after.customer.number()),
-            int(after.customer.tail()),
-            name,
-            revision,
-            after.status.code(),
-            after.channel.code(),
-            after.priority.code(),
-            after.assignee.map(|user| int(user.number())),
-            after.assignee.map(|user| int(user.tail())),
-            &*after.metadata,
-            after.closed_at,
-            int(lag.seq),
-            int(lag.messages),
-            lag.last_message_at,
-            lag.updated_at,
-            after.snoozed_until,
-            after.activated_at,
-        ])?;
-        self.count_conversation(commit.tenant, after, 1);
-        Ok(())
-    }
-
-    fn update_conversation(
-        &mut self,
-        commit: &Commit,
-        before: &ConversationState,
-        after: &ConversationState,
-    ) -> rusqlite::Result<()> {
-        let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
-        let mut update = self.connection.prepare_cached(
-            "UPDATE conversations SET status = ?2, channel = ?3, priority = ?4, assignee = ?5, assignee_tail = ?6,
-             metadata = ?7, closed_at = ?8, seq = ?9, messages = ?10, last_message_at = ?11, updated_at = ?12,
-             snoozed_until = ?13, roused_at = ?14 WHERE n = ?1",
-        )?;
-        update.execute(params![
-            int(commit.subject.number),
-            after.status.code(),
-            after.channel.code(),
-            after.priority.code(),
-            after.assignee.map(|user| int(user.number())),
-            after.assignee.map(|user| int(user.tail())),
-            &*after.metadata,
-            after.closed_at,
-            int(lag.seq),
-            int(lag.messages),
-            lag.last_message_at,
-            lag.updated_at,
-            after.snoozed_until,
-            after.activated_at,
-        ])?;
-        self.count_conversation(commit.tenant, before, -1);
-        self.count_conversation(commit.tenant, after, 1);
-        Ok(())
-    }
-
-    fn count_conversation(&mut self, tenant: Tenant, state: &ConversationState, delta: i64) {
-        let status = state.status.code();
-        let mut count = |field, value| {
-            *self
-                .counters
-                .entry((tenant.number(), field, value, status))
-                .or_insert(0) += delta
-        };
-        count(Counted::All, 0);
-        count(Counted::Channel, state.channel.code());
-        count(Counted::Priority, state.priority.code());
-        count(Counted::Customer, int(state.customer.number()));
-        if let Some(user) = state.assignee {
-            count(Counted::Assignee, int(user.number()));
-        }
-    }
-
-    fn count(&mut self, tenant: Tenant, moves: impl IntoIterator<Item = (Counted, i64, i64)>) {
-        for (field, value, delta) in moves {
-            *self
-                .counters
-                .entry((tenant.number(), field, value, 0))
-                .or_insert(0) += delta;
-        }
-    }
-
-    fn put_record(
-        &mut self,
-        commit: &Commit,
-        new: bool,
-        (name, body): (&str, &str),
-        names: &[(NameField, String)],
-    ) -> rusqlite::Result<()> {
-        let Subject { kind, number, tail } = commit.subject;
-        let (n, tenant) = (int(number), commit.tenant.number());
-        let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
-        self.connection
-            .prepare_cached("INSERT OR REPLACE INTO records(n, tail, kind, scope, seq, name, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![
-                n,
-                int(tail),
-                kind as i64,
-                tenant,
-                sequence,
-                name,
-                body
-            ])?;
-        if new {
-            *self
-                .counters
-                .entry((tenant, Counted::Records, kind as i64, 0))
-                .or_insert(0) += 1;
-        } else {
-            self.connection
-                .prepare_cached("DELETE FROM names WHERE n = ?1")?
-                .execute([n])?;
-        }
-        let mut insert = self
-            .connection
-            .prepare_cached("INSERT INTO names(scope, field, value, n) VALUES (?1, ?2, ?3, ?4)")?;
-        for (field, value) in names {
-            insert.execute(params![tenant, *field as i64, value, n])?;
-        }
-        Ok(())
-    }
-
-    fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
-        let n = int(commit.subject.number);
-        self.connection
-            .prepare_cached("DELETE FROM names WHERE n = ?1")?
-            .execute([n])?;
-        if commit.subject.kind == Kind::User {
-            let mut keep = self
-                .connection
-                .prepare_cached("INSERT INTO departed(n, tail) VALUES (?1, ?2)")?;
-            keep.execute([n, int(commit.subject.tail)])?;
-        }
-        self.connection
-            .prepare_cached("DELETE FROM records WHERE n = ?1")?
-            .execute([n])?;
-        let key = (
-            commit.tenant.number(),
-            Counted::Records,
-            commit.subject.kind as i64,
-            0,
-        );
-        *self.counters.entry(key).or_insert(0) -= 1;
-        Ok(())
-    }
-
-    fn insert_chore(&self, chore: Chore) -> rusqlite::Result<()> {
-        let Chore::Unassign(tenant, user) = chore;
-        self.connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO chores(scope, kind, n, tail) VALUES (?1, 1, ?2, ?3)",
-            )?
-            .execute(params![
-                tenant.number(),
-                int(user.number()),
-                int(user.tail())
-            ])?;
-        Ok(())
     }
 
     /// A customer's new name is copied into its conversations' headers later, in slices.
@@ -678,30 +351,5 @@ impl<'c> Batch<'c> {
             )?
             .execute(params![int(customer.number()), name, int(revision)])?;
         Ok(())
-    }
-}
-
-/// A header's numbers as of the last row of a conversation's commit.
-pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
-    let last = commit.rows.last()?;
-    let MessageCounts {
-        last_message_at, ..
-    } = last.tallies;
-    Some(DirtyHeader {
-        tenant: commit.tenant.number(),
-        seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
-        messages: last.tallies.total(),
-        last_message_at,
-        updated_at: commit.at,
-    })
-}
-
-fn empty_lag(commit: &Commit) -> DirtyHeader {
-    DirtyHeader {
-        tenant: commit.tenant.number(),
-        seq: commit.expected,
-        messages: 0,
-        last_message_at: None,
-        updated_at: commit.at,
     }
 }

@@ -6,9 +6,14 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use sha2::{Digest, Sha256};
 
-use super::codec::uint;
-use super::slices::{self, Entry, Slice, Totals};
-use super::{OpenError, connect, lock};
+use super::codec::{Columns, columns, only, whole};
+use super::counters::Counted;
+use super::delivery_tidying::TO_GO;
+use super::file::{OpenError, connect, lock};
+use super::slices::{self, EntryRow, Slice, Totals};
+use crate::store::DeliveryState;
+use colloquy_model::conversation::Status;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
 
 /// Something that is not as it must be.
@@ -20,28 +25,29 @@ pub struct Finding {
     pub found: String,
 }
 
-/// Checks; each statement must find nothing. `at` of a header is checked after recovery, so the
+/// Checks; each statement must find nothing, with [`codes`] in place of the names of parameters.
+/// `at` of a header is checked after recovery, so the
 /// file must not be in use.
 const CHECKS: &[(&str, &str)] = &[
     (
         "counters of conversations",
         "WITH standing AS (
-           SELECT d.*, d.state = 0 AND (d.lane < 0 OR d.d > ifnull(given_up, 0)) waits, ifnull(unsettled, 0) = 2 goes
+           SELECT d.*, d.state = :pending AND (d.lane < 0 OR d.d > ifnull(given_up, 0)) waits, ifnull(unsettled, 0) = :to_go goes
              FROM deliveries d LEFT JOIN endpoints ON n = endpoint),
          counted AS (
-           SELECT scope, 0 field, 0 value, status, count(*) total FROM conversations GROUP BY scope, status
-           UNION ALL SELECT scope, 1, channel, status, count(*) FROM conversations GROUP BY scope, channel, status
-           UNION ALL SELECT scope, 2, priority, status, count(*) FROM conversations GROUP BY scope, priority, status
-           UNION ALL SELECT scope, 3, customer, status, count(*) FROM conversations GROUP BY scope, customer, status
-           UNION ALL SELECT scope, 4, assignee, status, count(*) FROM conversations WHERE assignee IS NOT NULL GROUP BY scope, assignee, status
-           UNION ALL SELECT scope, 10, kind, 0, count(*) FROM records GROUP BY scope, kind
-           UNION ALL SELECT scope, 11, deleted, 0, count(*) FROM documents GROUP BY scope, deleted
-           UNION ALL SELECT endpoint, 20, happened, CASE WHEN waits THEN 0 ELSE max(state, 2 * (state = 0)) END, count(*)
+           SELECT scope, :all field, 0 value, status, count(*) total FROM conversations GROUP BY scope, status
+           UNION ALL SELECT scope, :by_channel, channel, status, count(*) FROM conversations GROUP BY scope, channel, status
+           UNION ALL SELECT scope, :by_priority, priority, status, count(*) FROM conversations GROUP BY scope, priority, status
+           UNION ALL SELECT scope, :by_customer, customer, status, count(*) FROM conversations GROUP BY scope, customer, status
+           UNION ALL SELECT scope, :by_assignee, assignee, status, count(*) FROM conversations WHERE assignee IS NOT NULL GROUP BY scope, assignee, status
+           UNION ALL SELECT scope, :records, kind, 0, count(*) FROM records GROUP BY scope, kind
+           UNION ALL SELECT scope, :documents, deleted, 0, count(*) FROM documents GROUP BY scope, deleted
+           UNION ALL SELECT endpoint, :deliveries, happened, CASE WHEN waits THEN :pending WHEN state = :pending THEN :failed ELSE state END, count(*)
              FROM standing WHERE NOT goes GROUP BY endpoint, happened, 4)
          SELECT 'scope ' || scope || ' field ' || field || ' value ' || value || ' status ' || status FROM (
            SELECT * FROM counted EXCEPT SELECT * FROM counters
            UNION ALL SELECT * FROM (SELECT * FROM counters WHERE total <> 0
-             AND NOT (field = 20 AND scope IN (SELECT n FROM endpoints WHERE unsettled = 2)) EXCEPT SELECT * FROM counted))",
+             AND NOT (field = :deliveries AND scope IN (SELECT n FROM endpoints WHERE unsettled = :to_go)) EXCEPT SELECT * FROM counted))",
     ),
     (
         "sequences without gap",
@@ -55,12 +61,12 @@ const CHECKS: &[(&str, &str)] = &[
     ),
     (
         "only pending conversations sleep",
-        "SELECT 'conversation ' || n FROM conversations WHERE snoozed_until IS NOT NULL AND status <> 1",
+        "SELECT 'conversation ' || n FROM conversations WHERE snoozed_until IS NOT NULL AND status <> :waiting",
     ),
     (
         "message counts",
         "SELECT 'conversation ' || n FROM conversations c
-         WHERE c.messages <> (SELECT count(*) FROM rows WHERE entity = c.n AND happened = 4)",
+         WHERE c.messages <> (SELECT count(*) FROM rows WHERE entity = c.n AND happened = :message_created)",
     ),
     (
         "conversations have rows",
@@ -82,25 +88,64 @@ const CHECKS: &[(&str, &str)] = &[
     (
         "messages point to edits",
         "SELECT 'position ' || r.pos FROM rows r LEFT JOIN rows e ON e.pos = r.edit
-         WHERE r.edit IS NOT NULL AND (e.pos IS NULL OR e.entity <> r.entity OR e.happened <> 5)",
+         WHERE r.edit IS NOT NULL AND (e.pos IS NULL OR e.entity <> r.entity OR e.happened <> :message_updated)",
     ),
     (
         "edits are numbered, and messages point to the last",
         "SELECT 'entity ' || entity FROM edits GROUP BY entity, original HAVING count(*) <> max(number) OR min(number) <> 1
-         UNION ALL SELECT 'position ' || pos FROM rows r WHERE happened = 4 AND edit IS NOT
+         UNION ALL SELECT 'position ' || pos FROM rows r WHERE happened = :message_created AND edit IS NOT
            (SELECT pos FROM edits e WHERE e.entity = r.entity AND e.original = r.seq ORDER BY number DESC LIMIT 1)",
     ),
     (
         "the first that waits in a lane is due, and no other",
         "WITH waits AS (SELECT d.* FROM deliveries d LEFT JOIN endpoints ON n = endpoint
-           WHERE state = 0 AND (lane < 0 OR d > ifnull(given_up, 0)) AND ifnull(unsettled, 0) <> 2)
+           WHERE state = :pending AND (lane < 0 OR d > ifnull(given_up, 0)) AND ifnull(unsettled, 0) <> :to_go)
          SELECT 'delivery ' || d FROM waits WHERE (due IS NOT NULL) <> (d =
            (SELECT min(d) FROM waits w WHERE (w.endpoint, w.lane, w.entity) = (waits.endpoint, waits.lane, waits.entity)))
-         UNION ALL SELECT 'delivery ' || d FROM deliveries WHERE state <> 0 AND due IS NOT NULL",
+         UNION ALL SELECT 'delivery ' || d FROM deliveries WHERE state <> :pending AND due IS NOT NULL",
     ),
     ("names have records", "SELECT 'record ' || n FROM names WHERE n NOT IN (SELECT n FROM records)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
 ];
+
+/// What a check's parameters stand for.
+fn codes() -> [(&'static str, i64); 14] {
+    [
+        (":pending", DeliveryState::Pending as i64),
+        (":failed", DeliveryState::Failed as i64),
+        (":to_go", TO_GO),
+        (":all", Counted::All as i64),
+        (":by_channel", Counted::Channel as i64),
+        (":by_priority", Counted::Priority as i64),
+        (":by_customer", Counted::Customer as i64),
+        (":by_assignee", Counted::Assignee as i64),
+        (":records", Counted::Records as i64),
+        (":documents", Counted::Documents as i64),
+        (":deliveries", Counted::Deliveries as i64),
+        (":waiting", Status::Pending.code()),
+        (":message_created", EventKind::MessageCreated as i64),
+        (":message_updated", EventKind::MessageUpdated as i64),
+    ]
+}
+
+/// Runs a check.
+fn find(connection: &Connection, check: &'static str, sql: &str) -> rusqlite::Result<Vec<Finding>> {
+    let mut query = connection.prepare(sql)?;
+    for (name, code) in codes() {
+        if let Some(index) = query.parameter_index(name)? {
+            query.raw_bind_parameter(index, code)?;
+        }
+    }
+    let mut rows = query.raw_query();
+    let mut findings = Vec::new();
+    while let Some(row) = rows.next()? {
+        let found: String = only(row)?;
+        if found != "ok" {
+            findings.push(Finding { check, found });
+        }
+    }
+    Ok(findings)
+}
 
 /// Checks a store that is not in use. Recovers it first, as a start would.
 ///
@@ -111,21 +156,13 @@ pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     super::schema::migrate(&mut connection)?;
     super::recovery::recover(&mut connection)?;
-    let mut findings = Vec::new();
-    let mut run = |check: &'static str, sql: &str| -> rusqlite::Result<()> {
-        let mut query = connection.prepare(sql)?;
-        let mut rows = query.query([])?;
-        while let Some(row) = rows.next()? {
-            let found: String = row.get(0)?;
-            if found != "ok" {
-                findings.push(Finding { check, found });
-            }
-        }
-        Ok(())
-    };
-    run("SQLite's integrity check", "PRAGMA integrity_check")?;
+    let mut findings = find(
+        &connection,
+        "SQLite's integrity check",
+        "PRAGMA integrity_check",
+    )?;
     for (check, sql) in CHECKS {
-        run(check, sql)?;
+        findings.extend(find(&connection, check, sql)?);
     }
     findings.extend(altered(&connection)?);
     findings.extend(misfed(&connection)?.into_iter().map(|found| Finding {
@@ -135,25 +172,43 @@ pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
     Ok(findings)
 }
 
+columns! {
+    /// A payload and what its digest was made of.
+    struct DigestRow<'r> {
+        pos: Position,
+        salt: &'r [u8],
+        payload: &'r [u8],
+        hash: &'r [u8],
+    }
+}
+
+columns! {
+    /// What is known of an account and mode: its last number, and the last one that retention took
+    /// away.
+    struct ScopeRow {
+        scope: i64,
+        number: u64,
+        floor: u64,
+    }
+}
+
 /// Rows whose payload is not the one that was sealed; a redacted one has lost its salt.
 fn altered(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    let mut query =
-        connection.prepare("SELECT pos, salt, payload, hash FROM rows WHERE salt IS NOT NULL")?;
+    let sql = format!(
+        "SELECT {} FROM rows WHERE salt IS NOT NULL",
+        DigestRow::COLUMNS
+    );
+    let mut query = connection.prepare(&sql)?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let (salt, payload, hash) = (
-            row.get_ref(1)?.as_blob()?,
-            row.get_ref(2)?.as_blob()?,
-            row.get_ref(3)?.as_blob()?,
-        );
-        if Sha256::new()
-            .chain_update(salt)
-            .chain_update(payload)
-            .finalize()[..]
-            != *hash
-        {
-            let found = format!("position {}", row.get::<_, i64>(0)?);
+        let row = DigestRow::read(row)?;
+        let digest = Sha256::new()
+            .chain_update(row.salt)
+            .chain_update(row.payload)
+            .finalize();
+        if digest[..] != *row.hash {
+            let found = row.pos.to_string();
             findings.push(Finding {
                 check: "payloads as they were sealed",
                 found,
@@ -167,10 +222,14 @@ fn altered(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
 /// number.
 fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut findings = Vec::new();
-    let mut query = connection.prepare("SELECT scope, number, floor FROM scopes")?;
+    let mut query = connection.prepare(&format!("SELECT {} FROM scopes", ScopeRow::COLUMNS))?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let (tenant, number, floor) = (row.get(0)?, uint(row.get(1)?), uint(row.get(2)?));
+        let ScopeRow {
+            scope: tenant,
+            number,
+            floor,
+        } = ScopeRow::read(row)?;
         if floor > number {
             findings.push(format!(
                 "scope {tenant}: the floor is {floor}, the last number {number}"
@@ -192,7 +251,7 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
                   WHERE scope NOT IN (SELECT scope FROM scopes)";
     let mut query = connection.prepare(strays)?;
     let strays = query
-        .query_map([], |row| row.get(0))?
+        .query_map([], only)?
         .collect::<rusqlite::Result<Vec<String>>>()?;
     findings.extend(strays);
     Ok(findings)
@@ -243,7 +302,7 @@ impl Chain<'_> {
         let stored: i64 = self.connection.query_row(
             "SELECT count(*) FROM feed_assignees WHERE scope = ?1",
             [self.tenant],
-            |row| row.get(0),
+            only,
         )?;
         if stored != listed {
             self.found(0, "assignees are counted where they have nothing");
@@ -254,29 +313,17 @@ impl Chain<'_> {
     /// Each entry is its row.
     fn compare(&mut self, slice: &Slice) -> rusqlite::Result<()> {
         let connection = self.connection;
-        let mut query = connection.prepare_cached(
-            "SELECT number, pos, at, assignee, happened, channel FROM rows WHERE pos = ?1 AND scope = ?2",
-        )?;
+        let mut query = connection.prepare_cached(&format!(
+            "SELECT {} FROM rows WHERE pos = ?1 AND scope = ?2",
+            EntryRow::COLUMNS
+        ))?;
         for (number, entry) in slice.numbered() {
-            let row = |row: &rusqlite::Row<'_>| {
-                let assignee = row.get::<_, Option<i64>>(3)?.map_or(0, uint);
-                let (happened, channel) = (row.get(4)?, slices::channel_code(row.get(5)?));
-                Ok((
-                    row.get::<_, Option<i64>>(0)?.map(uint),
-                    Entry {
-                        pos: Position(row.get(1)?),
-                        at: row.get(2)?,
-                        assignee,
-                        happened,
-                        channel,
-                    },
-                ))
-            };
-            if query
-                .query_row([entry.pos.0, self.tenant], row)
-                .optional()?
-                != Some((Some(number), *entry))
-            {
+            let found = query
+                .query_row([entry.pos.0, self.tenant], whole::<EntryRow>)
+                .optional()?;
+            let is_same =
+                found.is_some_and(|found| found.number == Some(number) && found.entry() == *entry);
+            if !is_same {
                 self.found(slice.first, "an entry is not as its row");
             }
         }
@@ -311,5 +358,32 @@ impl Chain<'_> {
             }
         }
         Ok(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    /// SQLite takes a parameter without a value as NULL: the check would find nothing ever.
+    #[test]
+    fn every_parameter_of_a_check_has_a_value_and_every_code_is_used() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        super::super::schema::migrate(&mut connection).unwrap();
+        let mut used = std::collections::BTreeSet::new();
+        for (check, sql) in CHECKS {
+            let query = connection.prepare(sql).unwrap();
+            for index in 1..=query.parameter_count() {
+                let name = query.parameter_name(index).unwrap().to_owned();
+                assert!(
+                    codes().iter().any(|(known, _)| *known == name),
+                    "{check}: {name}"
+                );
+                used.insert(name);
+            }
+        }
+        assert_eq!(used.len(), codes().len());
     }
 }

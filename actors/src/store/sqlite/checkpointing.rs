@@ -14,8 +14,8 @@ use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
-use super::writer::judge;
-use super::{OpenError, connect};
+use super::failure::judge;
+use super::file::{OpenError, connect};
 use crate::store::Checkpoint;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::threads;

@@ -3,8 +3,10 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::codec::{self, Counted, RECORD, int, uint};
-use super::deliveries::{kinds, read_log, silent};
+use super::codec::{Columns, PENDING, RecordRow, columns, int, only, uint, whole};
+use super::counters::Counted;
+use super::deliveries::kinds;
+use super::delivery_logs::{read_log, silent};
 use super::lists::Scan;
 use super::redacting::Veil;
 use crate::store::{
@@ -15,31 +17,22 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Cursor, Start};
 use colloquy_model::position::Position;
 
 /// What whoever delivers begins with.
 pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
     let meta = |key: &str| -> rusqlite::Result<i64> {
-        connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
-            row.get(0)
-        })
+        connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], only)
     };
-    let within: Option<i64> = connection
-        .query_row(
-            "SELECT value FROM meta WHERE key = 'matched_within'",
-            [],
-            |row| row.get(0),
-        )
-        .optional()?;
+    let within = meta("matched_within").optional()?;
     let matched = Matched {
         position: Position(meta("matched")?),
         within: uint(within.unwrap_or(0)),
     };
-    let newest: Option<i64> =
-        connection.query_row("SELECT max(d) FROM deliveries", [], |row| row.get(0))?;
-    let last_lane: Option<i64> =
-        connection.query_row("SELECT max(lane) FROM replays", [], |row| row.get(0))?;
+    let newest: Option<i64> = connection.query_row("SELECT max(d) FROM deliveries", [], only)?;
+    let last_lane: Option<i64> = connection.query_row("SELECT max(lane) FROM replays", [], only)?;
     Ok(WebhookState {
         matched,
         last_delivery: meta("last_delivery")?.max(newest.unwrap_or(0)),
@@ -50,7 +43,8 @@ pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
 }
 
 fn endpoints(connection: &Connection, matched: Position) -> rusqlite::Result<Vec<StoredEndpoint>> {
-    let mut query = connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
+    let sql = format!("SELECT {} FROM records WHERE kind = ?1", RecordRow::COLUMNS);
+    let mut query = connection.prepare(&sql)?;
     let mut made = connection.prepare("SELECT pos FROM rows WHERE entity = ?1 AND seq = 1")?;
     let mut version = connection.prepare(
         "SELECT payload FROM rows WHERE entity = ?1 AND seq IS NOT NULL AND pos <= ?2 ORDER BY seq DESC LIMIT 1",
@@ -59,18 +53,13 @@ fn endpoints(connection: &Connection, matched: Position) -> rusqlite::Result<Vec
     let mut found = Vec::new();
     let mut rows = query.query([Kind::Webhook as i64])?;
     while let Some(row) = rows.next()? {
-        let record = codec::record(row, Kind::Webhook)?;
+        let record = RecordRow::stored(row, Kind::Webhook)?;
         let n = int(record.subject.number);
-        let as_matched: Option<Option<Vec<u8>>> = version
-            .query_row([n, matched.0], |row| row.get(0))
-            .optional()?;
-        let failing_since: Option<Option<i64>> =
-            failing.query_row([n], |row| row.get(0)).optional()?;
+        let as_matched: Option<Option<Vec<u8>>> =
+            version.query_row([n, matched.0], only).optional()?;
+        let failing_since: Option<Option<i64>> = failing.query_row([n], only).optional()?;
         found.push(StoredEndpoint {
-            made: made
-                .query_row([n], |row| row.get(0).map(Position))
-                .optional()?
-                .unwrap_or_default(),
+            made: made.query_row([n], only).optional()?.unwrap_or_default(),
             as_matched: as_matched.flatten().map(Into::into),
             pending: total(
                 connection,
@@ -85,29 +74,47 @@ fn endpoints(connection: &Connection, matched: Position) -> rusqlite::Result<Vec
     Ok(found)
 }
 
+columns! {
+    /// A replay that is not done.
+    struct ReplayRow {
+        lane: i64,
+        endpoint: u64,
+        scope: Tenant,
+        next: u64,
+        last: Position,
+        since: Option<i64>,
+        until: Option<i64>,
+        kinds: String,
+    }
+}
+
 fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
-    let mut query = connection.prepare(
-        "SELECT lane, endpoint, scope, next, last, since, until, kinds, (SELECT count(*) FROM deliveries d
-           WHERE d.state = 0 AND d.endpoint = replays.endpoint AND d.lane = replays.lane) FROM replays ORDER BY lane",
-    )?;
+    let mut query = connection.prepare(&format!(
+        "SELECT {} FROM replays ORDER BY lane",
+        ReplayRow::COLUMNS
+    ))?;
+    let mut count = connection.prepare(&format!(
+        "SELECT count(*) FROM deliveries WHERE {PENDING} AND endpoint = ?1 AND lane = ?2"
+    ))?;
     let replay = |row: &Row<'_>| {
-        let (lane, text): (i64, String) = (row.get(0)?, row.get(7)?);
-        let Some(kinds) = kinds(&text) else {
+        let row = ReplayRow::read(row)?;
+        let Some(kinds) = kinds(&row.kinds) else {
             // It rests: with other kinds it would send what nobody asked for.
-            Unreadable::found(format_args!("replay {lane}: kinds"), text);
+            Unreadable::found(format_args!("replay {}: kinds", row.lane), row.kinds);
             return Ok(None);
         };
+        let waiting = count.query_row([int(row.endpoint), row.lane], only)?;
         let replay = Replay {
-            lane,
-            endpoint: uint(row.get(1)?),
-            tenant: Tenant::from_number(row.get(2)?),
-            next: uint(row.get(3)?),
-            last: Position(row.get(4)?),
-            since: row.get(5)?,
-            until: row.get(6)?,
+            lane: row.lane,
+            endpoint: row.endpoint,
+            tenant: row.scope,
+            next: row.next,
+            last: row.last,
+            since: row.since,
+            until: row.until,
             kinds,
         };
-        Ok(Some((replay, uint(row.get(8)?))))
+        Ok(Some((replay, waiting)))
     };
     query
         .query_map([], replay)?
@@ -118,24 +125,34 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
 fn given_up(connection: &Connection, endpoint: u64) -> rusqlite::Result<i64> {
     let found = connection
         .prepare_cached("SELECT given_up FROM endpoints WHERE n = ?1")?
-        .query_row([int(endpoint)], |row| row.get(0))
+        .query_row([int(endpoint)], only)
         .optional()?;
     Ok(found.unwrap_or(0))
 }
 
-/// The columns that [`waiting`] reads.
-const WAITING: &str = "d, lane, entity, pos, attempts, due";
+columns! {
+    /// A delivery that waits.
+    struct WaitingRow {
+        d: i64,
+        lane: i64,
+        entity: u64,
+        pos: Position,
+        attempts: u32,
+        due: Option<i64>,
+    }
+}
 
 fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
+    let row = WaitingRow::read(row)?;
     Ok(Waiting {
-        number: row.get(0)?,
+        number: row.d,
         key: LaneKey {
-            lane: row.get(1)?,
-            entity: uint(row.get(2)?),
+            lane: row.lane,
+            entity: row.entity,
         },
-        position: Position(row.get(3)?),
-        attempts: row.get(4)?,
-        due: row.get(5)?,
+        position: row.pos,
+        attempts: row.attempts,
+        due: row.due,
     })
 }
 
@@ -149,8 +166,9 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
     } = *query;
     let given_up = given_up(connection, endpoint)?;
     let mut heads = connection.prepare_cached(&format!(
-        "SELECT {WAITING} FROM deliveries INDEXED BY deliveries_due
-         WHERE endpoint = ?1 AND due IS NOT NULL AND (d > ?2 OR lane < 0) ORDER BY due, d"
+        "SELECT {} FROM deliveries INDEXED BY deliveries_due
+         WHERE endpoint = ?1 AND due IS NOT NULL AND (d > ?2 OR lane < 0) ORDER BY due, d",
+        WaitingRow::COLUMNS
     ))?;
     let mut found = DueLanes::default();
     let mut rows = heads.query([int(endpoint), given_up])?;
@@ -167,8 +185,9 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
         .checked_div(found.lanes.len())
         .unwrap_or(0);
     let mut behind = connection.prepare_cached(&format!(
-        "SELECT {WAITING} FROM deliveries INDEXED BY deliveries_waiting
-         WHERE state = 0 AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4 ORDER BY d LIMIT ?5"
+        "SELECT {} FROM deliveries INDEXED BY deliveries_waiting
+         WHERE {PENDING} AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4 ORDER BY d LIMIT ?5",
+        WaitingRow::COLUMNS
     ))?;
     let spare = i64::try_from(spare).unwrap_or(i64::MAX);
     for lane in found.lanes.iter_mut().filter(|_| spare > 0) {
@@ -188,34 +207,50 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
     Ok(found)
 }
 
-/// The columns that [`delivery`] reads.
-const DELIVERY: &str =
-    "d, lane, entity, deliveries.pos, ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at),
-    happened, at, state, attempts, due";
+columns! {
+    /// A delivery as lists show it, without its log.
+    struct DeliveryRow {
+        d: i64,
+        lane: i64,
+        entity: u64,
+        pos: Position = "deliveries.pos",
+        event_at: i64 = "ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at)",
+        happened: EventKind,
+        at: i64,
+        state: DeliveryState,
+        attempts: u32,
+        due: Option<i64>,
+    }
+}
+
+columns! {
+    /// What [`DeliveryRow`] leaves out.
+    struct LogRow<'r> {
+        log: Option<&'r [u8]>,
+    }
+}
 
 fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
-    let (number, lane) = (row.get(0)?, row.get(1)?);
-    let is_given_up = number <= given_up && lane >= 0;
-    let stored = codec::word("a delivery's state", row.get(7)?, DeliveryState::from_code)?;
-    let state = if stored == DeliveryState::Pending && is_given_up {
+    let row = DeliveryRow::read_from(row, 0)?;
+    let is_given_up = row.d <= given_up && row.lane >= 0;
+    let state = if row.state == DeliveryState::Pending && is_given_up {
         DeliveryState::Failed
     } else {
-        stored
+        row.state
     };
-    let due: Option<i64> = row.get(9)?;
     Ok(StoredDelivery {
-        number,
+        number: row.d,
         key: LaneKey {
-            lane,
-            entity: uint(row.get(2)?),
+            lane: row.lane,
+            entity: row.entity,
         },
-        position: Position(row.get(3)?),
-        event_at: row.get(4)?,
-        happened: codec::word("what a delivery tells", row.get(5)?, EventKind::from_code)?,
-        at: row.get(6)?,
+        position: row.pos,
+        event_at: row.event_at,
+        happened: row.happened,
+        at: row.at,
         state,
-        attempts: row.get(8)?,
-        due: due.filter(|_| state == DeliveryState::Pending),
+        attempts: row.attempts,
+        due: row.due.filter(|_| state == DeliveryState::Pending),
         log: Vec::new(),
     })
 }
@@ -229,11 +264,13 @@ pub(super) fn one(
     let given_up = given_up(connection, endpoint)?;
     let found = connection
         .prepare_cached(&format!(
-            "SELECT {DELIVERY}, log FROM deliveries WHERE d = ?1 AND endpoint = ?2"
+            "SELECT {}, {} FROM deliveries WHERE d = ?1 AND endpoint = ?2",
+            DeliveryRow::COLUMNS,
+            LogRow::COLUMNS
         ))?
         .query_row([number, int(endpoint)], |row| {
             Ok(StoredDelivery {
-                log: read_log(row, 10)?,
+                log: read_log(LogRow::read_from(row, DeliveryRow::COUNT)?.log)?,
                 ..delivery(row, given_up)?
             })
         })
@@ -318,47 +355,62 @@ fn page_sql(scan: &Scan, kind: Option<EventKind>, state: Option<DeliveryState>) 
     let kinds = EventKind::EVENTS
         .iter()
         .filter(|one| kind.is_none_or(|wanted| wanted == **one));
+    let stored = stored_as(state);
     let part = |kind: EventKind, stored: &str| {
         format!(
             "SELECT d FROM (SELECT d FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1
-             AND happened = {} AND state = {stored}{bound} AND ?2 <> -1 ORDER BY d {direction} LIMIT ?4)",
+             AND happened = {} AND {stored}{bound} AND ?2 <> -1 ORDER BY d {direction} LIMIT ?4)",
             kind as i64
         )
     };
     let parts: Vec<String> = kinds
-        .flat_map(|kind| stored_as(state).iter().map(|stored| part(*kind, stored)))
+        .flat_map(|kind| stored.iter().map(|stored| part(*kind, stored)))
         .collect();
     format!(
-        "SELECT {DELIVERY} FROM deliveries WHERE d IN (SELECT d FROM ({}) ORDER BY d {direction} LIMIT ?4)
+        "SELECT {} FROM deliveries WHERE d IN (SELECT d FROM ({}) ORDER BY d {direction} LIMIT ?4)
          ORDER BY d {direction} LIMIT -1 OFFSET ?5",
+        DeliveryRow::COLUMNS,
         parts.join(" UNION ALL ")
     )
 }
 
 /// How the rows of a state are found: as the row says it, and what may stand behind.
-fn stored_as(state: Option<DeliveryState>) -> &'static [&'static str] {
+fn stored_as(state: Option<DeliveryState>) -> Vec<String> {
+    let is = |state: DeliveryState| format!("state = {}", state as i64);
     match state {
-        None => &["0", "1", "2"],
-        Some(DeliveryState::Pending) => &["0 AND (d > ?2 OR lane < 0)"],
-        Some(DeliveryState::Delivered) => &["1"],
-        Some(DeliveryState::Failed) => &["2", "0 AND d <= ?2 AND lane >= 0"],
+        None => DeliveryState::ALL.map(is).to_vec(),
+        Some(DeliveryState::Pending) => vec![format!("{PENDING} AND (d > ?2 OR lane < 0)")],
+        Some(DeliveryState::Delivered) => vec![is(DeliveryState::Delivered)],
+        Some(DeliveryState::Failed) => vec![
+            is(DeliveryState::Failed),
+            format!("{PENDING} AND d <= ?2 AND lane >= 0"),
+        ],
+    }
+}
+
+columns! {
+    /// Where a delivery is listed.
+    struct ListedAt {
+        endpoint: u64,
+        at: i64,
     }
 }
 
 /// Whether a delivery with this identifier is, or may have been, in the endpoint's list.
 fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::Result<bool> {
     let number = int(cursor.tail);
-    let found: Option<(i64, i64)> = connection
-        .prepare_cached("SELECT endpoint, at FROM deliveries WHERE d = ?1")?
-        .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))
+    let sql = format!("SELECT {} FROM deliveries WHERE d = ?1", ListedAt::COLUMNS);
+    let found = connection
+        .prepare_cached(&sql)?
+        .query_row([number], whole::<ListedAt>)
         .optional()?;
-    if let Some((of, at)) = found {
-        return Ok(of == int(endpoint) && colloquy_model::id::first_number_at(at) == cursor.number);
+    if let Some(found) = found {
+        return Ok(found.endpoint == endpoint && first_number_at(found.at) == cursor.number);
     }
     let last: i64 = connection.query_row(
         "SELECT value FROM meta WHERE key = 'last_delivery'",
         [],
-        |row| row.get(0),
+        only,
     )?;
     Ok((1..=last).contains(&number))
 }
@@ -377,8 +429,7 @@ fn total(
             "SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value BETWEEN ?3 AND ?4
              AND status BETWEEN ?5 AND ?6",
         )?
-        .query_row([int(endpoint), Counted::Deliveries as i64, first, last, low, high], |row| row.get(0))
-        .map(uint)
+        .query_row([int(endpoint), Counted::Deliveries as i64, first, last, low, high], only)
 }
 
 /// How an endpoint fares.
@@ -389,11 +440,11 @@ pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result
     for kind in EventKind::EVENTS {
         let happened = *kind as i64;
         let first: Option<i64> = connection
-            .prepare_cached("SELECT min(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = 0 AND d > ?3")?
-            .query_row([int(endpoint), happened, given_up], |row| row.get(0))?;
+            .prepare_cached("SELECT min(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = ?3 AND d > ?4")?
+            .query_row([int(endpoint), happened, DeliveryState::Pending as i64, given_up], only)?;
         let last: Option<i64> = connection
-            .prepare_cached("SELECT max(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = 1")?
-            .query_row([int(endpoint), happened], |row| row.get(0))?;
+            .prepare_cached("SELECT max(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = ?3")?
+            .query_row([int(endpoint), happened, DeliveryState::Delivered as i64], only)?;
         oldest = oldest.into_iter().chain(first).min();
         newest = newest.into_iter().chain(last).max();
     }

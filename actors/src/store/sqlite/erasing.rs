@@ -4,14 +4,33 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::uint;
-use super::deliveries;
+use super::codec::{Columns, columns, uint, whole};
+use super::delivery_logs;
 use crate::store::CommitSink;
+use colloquy_model::position::Position;
 
 /// Rows of one table that are erased at once, however small they are.
 const ROWS_AT_ONCE: i64 = 1_024;
 /// What erasing a row costs beside its text, in bytes of text.
 const ROW_BYTES: usize = 256;
+
+columns! {
+    /// A document that is gone: what its rows say is erased up to this position.
+    struct Erasure {
+        document: i64,
+        erased_to: i64,
+    }
+}
+
+columns! {
+    /// A row of a document, with all that people may have written in it.
+    struct TextsRow<'r> {
+        pos: Position,
+        seq: Option<u64>,
+        payload: Option<&'r [u8]>,
+        answer: Option<&'r [u8]>,
+    }
+}
 
 /// Erases texts of one document that is gone, about so many bytes of them; whether any may be left.
 pub(super) fn slice(
@@ -19,19 +38,21 @@ pub(super) fn slice(
     sink: &dyn CommitSink,
     bytes: usize,
 ) -> rusqlite::Result<bool> {
-    let gone: Option<(i64, i64)> = connection
-        .prepare_cached("SELECT document, erased_to FROM erasures LIMIT 1")?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+    let sql = format!("SELECT {} FROM erasures LIMIT 1", Erasure::COLUMNS);
+    let gone = connection
+        .prepare_cached(&sql)?
+        .query_row([], whole::<Erasure>)
         .optional()?;
-    let Some((n, erased_to)) = gone else {
+    let Some(erasure) = gone else {
         return Ok(false);
     };
-    for (table, text) in [("versions", "frame"), ("comments", "body")] {
-        if delete(connection, (table, text), n, bytes)? {
+    let n = erasure.document;
+    for texts in [Texts::Versions, Texts::Comments] {
+        if delete(connection, texts, n, bytes)? {
             return Ok(true);
         }
     }
-    match erase_events(connection, sink, n, erased_to, bytes)? {
+    match erase_events(connection, sink, &erasure, bytes)? {
         Some(last) => connection
             .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?
             .execute([n, last])?,
@@ -42,15 +63,31 @@ pub(super) fn slice(
     Ok(true)
 }
 
+/// The tables that hold texts of a document by number.
+#[derive(Debug, Clone, Copy)]
+enum Texts {
+    Versions,
+    Comments,
+}
+
+columns! {
+    /// A row of [`Texts`], and how long its text is.
+    struct TextLength {
+        number: i64,
+        bytes: usize = "length(text)",
+    }
+}
+
 /// Deletes the document's first rows of a table; whether there were any.
-fn delete(
-    connection: &Connection,
-    (table, text): (&str, &str),
-    n: i64,
-    bytes: usize,
-) -> rusqlite::Result<bool> {
+fn delete(connection: &Connection, texts: Texts, n: i64, bytes: usize) -> rusqlite::Result<bool> {
+    let (table, text) = match texts {
+        Texts::Versions => ("versions", "frame"),
+        Texts::Comments => ("comments", "body"),
+    };
     let sql = format!(
-        "SELECT number, length({text}) FROM {table} WHERE document = ?1 ORDER BY number LIMIT ?2"
+        "SELECT {} FROM (SELECT document, number, {text} AS text FROM {table})
+         WHERE document = ?1 ORDER BY number LIMIT ?2",
+        TextLength::COLUMNS
     );
     let mut find = connection.prepare_cached(&sql)?;
     let mut found = find.query([n, ROWS_AT_ONCE])?;
@@ -59,8 +96,9 @@ fn delete(
     while left > 0
         && let Some(row) = found.next()?
     {
-        last = Some(row.get(0)?);
-        left = left.saturating_sub(ROW_BYTES + usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0));
+        let row = TextLength::read(row)?;
+        last = Some(row.number);
+        left = left.saturating_sub(ROW_BYTES + row.bytes);
     }
     let Some(last) = last else { return Ok(false) };
     let sql = format!("DELETE FROM {table} WHERE document = ?1 AND number <= ?2");
@@ -73,31 +111,32 @@ fn delete(
 fn erase_events(
     connection: &Connection,
     sink: &dyn CommitSink,
-    n: i64,
-    behind: i64,
+    erasure: &Erasure,
     bytes: usize,
 ) -> rusqlite::Result<Option<i64>> {
-    let mut find = connection.prepare_cached(
-        "SELECT pos, seq, payload, answer FROM rows WHERE entity = ?1 AND pos > ?2 ORDER BY pos LIMIT ?3",
-    )?;
+    let n = erasure.document;
+    let mut find = connection.prepare_cached(&format!(
+        "SELECT {} FROM rows WHERE entity = ?1 AND pos > ?2 ORDER BY pos LIMIT ?3",
+        TextsRow::COLUMNS
+    ))?;
     let mut update = connection.prepare_cached(
         "UPDATE rows SET payload = ?2, answer = ?3, salt = NULL, request = substr(request, 17) WHERE pos = ?1",
     )?;
-    let mut found = find.query([n, behind, ROWS_AT_ONCE])?;
+    let mut found = find.query([n, erasure.erased_to, ROWS_AT_ONCE])?;
     let mut left = bytes;
     let mut last = None;
     while left > 0
         && let Some(row) = found.next()?
     {
-        let (pos, seq): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
-        let texts: [Option<Vec<u8>>; 2] = [row.get(2)?, row.get(3)?];
-        let held: usize = texts.iter().flatten().map(Vec::len).sum();
-        let [payload, answer] = texts.map(|text| text.map(|text| sink.redacted(&text)));
-        update.execute(params![pos, payload, answer])?;
-        if let Some(seq) = seq {
-            deliveries::erase_answers(connection, uint(n), uint(seq))?;
+        let row = TextsRow::read(row)?;
+        let texts = [row.payload, row.answer];
+        let held: usize = texts.iter().flatten().map(|text| text.len()).sum();
+        let [payload, answer] = texts.map(|text| text.map(|text| sink.redacted(text)));
+        update.execute(params![row.pos.0, payload, answer])?;
+        if let Some(seq) = row.seq {
+            delivery_logs::erase_answers(connection, uint(n), seq)?;
         }
-        last = Some(pos);
+        last = Some(row.pos.0);
         left = left.saturating_sub(ROW_BYTES + held);
     }
     Ok(last)

@@ -6,23 +6,54 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
-use super::codec::{self, int, uint};
+use super::codec::{self, Columns, columns, int, only};
 use super::identifiers;
 use super::redacting::Veil;
-use super::slices::{self, Entry, Wanted};
-use super::timeline::{self, Places};
-use crate::store::{EventPage, EventQuery, FeedRow, ReadError, Span};
+use super::slices::{self, Entry, Wanted, WantedRows, WantedValues};
+use super::timeline::{self, PageEnd, Places};
+use crate::store::{EventPage, EventQuery, FeedRow, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event::{Event, Place, SeenNow};
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::WebhookId;
 use colloquy_model::position::Position;
 
-/// The columns that [`event`] reads.
-const EVENT: &str =
-    "pos, scope, number, entity, seq, happened, at, channel, priority, assignee, payload";
+columns! {
+    /// Where a row of the log of changes stands. What is no public event has no number; what
+    /// changed nothing has no sequence.
+    struct PlaceRow {
+        pos: Position,
+        entity: u64,
+        seq: Option<u64>,
+        number: Option<u64>,
+    }
+}
+
+columns! {
+    /// What a row of the log of changes says beside its [`PlaceRow`].
+    struct EventRow<'r> {
+        scope: Tenant,
+        /// A kind of event; records and kept answers have other codes.
+        happened: i64,
+        at: i64,
+        channel: Option<Channel>,
+        priority: Option<Priority>,
+        assignee: Option<u64>,
+        payload: Option<&'r [u8]>,
+    }
+}
+
+/// A SELECT of the rows for which this holds, to be read by [`shown`], [`event`] or [`feed_row`].
+fn select(condition: &str) -> String {
+    format!(
+        "SELECT {}, {} FROM rows WHERE {condition}",
+        PlaceRow::COLUMNS,
+        EventRow::COLUMNS
+    )
+}
 
 /// A row as the event that it is, with data that can be shown.
 fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
@@ -35,31 +66,27 @@ fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
 
 /// A row as the event that it is, without what is hidden.
 fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
-    let happened = codec::word("what an event is", row.get(5)?, EventKind::from_code)?;
+    let place = PlaceRow::read_from(row, 0)?;
+    let row = EventRow::read_from(row, PlaceRow::COUNT)?;
+    let unreadable =
+        |what: &'static str| codec::damaged(format_args!("the event at {}", place.pos), what);
+    let payload = row.payload.ok_or_else(|| unreadable("it has no data"))?;
+    let payload = veil.shown(int(place.entity), row.happened, payload.to_vec())?;
     let place = Place {
-        position: Position(row.get(0)?),
-        tenant: Tenant::from_number(row.get(1)?),
-        number: uint(row.get(2)?),
-        entity: uint(row.get(3)?),
-        sequence: uint(row.get(4)?),
+        position: place.pos,
+        tenant: row.scope,
+        number: place.number.ok_or_else(|| unreadable("it has no number"))?,
+        entity: place.entity,
+        sequence: place.seq.ok_or_else(|| unreadable("it has no sequence"))?,
     };
     let seen = SeenNow {
-        channel: seen(row.get(7)?, "an event's channel", Channel::from_code)?,
-        priority: seen(row.get(8)?, "an event's priority", Priority::from_code)?,
-        assignee: row.get::<_, Option<i64>>(9)?.map(uint),
+        channel: row.channel,
+        priority: row.priority,
+        assignee: row.assignee,
     };
-    let payload: Bytes = veil
-        .shown(row.get(3)?, happened as i64, row.get(10)?)?
-        .into();
-    Ok(Event::new(place, happened, row.get(6)?, seen, payload))
-}
-
-fn seen<T>(
-    code: Option<i64>,
-    field: &str,
-    from: fn(i64) -> Option<T>,
-) -> rusqlite::Result<Option<T>> {
-    code.map(|code| codec::word(field, code, from)).transpose()
+    let happened = EventKind::from_code(row.happened)
+        .ok_or_else(|| unreadable("the code of its kind stands for nothing"))?;
+    Ok(Event::new(place, happened, row.at, seen, payload.into()))
 }
 
 /// A page of events; `fresh` was taken from memory before anything was read.
@@ -68,33 +95,26 @@ pub(super) fn page(
     fresh: Option<(u64, Vec<Entry>)>,
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
-    let tenant = match query.span {
-        Span::Entity(tenant, subject) => return of_entity(connection, (tenant, subject), query),
-        Span::Tenant(tenant) => tenant.number(),
-    };
-    let places = match timeline::page(connection, fresh, (tenant, query))? {
+    if let EventSource::Entity(subject) = query.source {
+        return of_entity(connection, subject, query);
+    }
+    let places = match timeline::page(connection, fresh, query)? {
         Ok(places) => places,
         Err(error) => return Ok(Err(error)),
     };
-    let sql = format!("SELECT {EVENT} FROM rows WHERE pos = ?1");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let Places {
-        positions,
-        total,
-        cursor,
-        more,
-    } = places;
+    let mut statement = connection.prepare_cached(&select("pos = ?1"))?;
+    let Places { positions, end } = places;
     let mut found = Found::with_room(positions.len());
     let veil = Veil::of(connection)?;
     for position in positions {
-        let goes_on = statement.query_row([position.0], |row| found.take(row, 2, &veil))?;
+        let goes_on = statement.query_row([position.0], |row| {
+            found.take(row, |place| place.number, &veil)
+        })?;
         if !goes_on {
             break;
         }
     }
-    found
-        .page(query, (total, cursor, more))
-        .map(|page| Ok(Some(page)))
+    found.page(query, end).map(|page| Ok(Some(page)))
 }
 
 /// The events of a page, up to one that can't be read.
@@ -112,22 +132,31 @@ impl Found {
         }
     }
 
-    /// Takes in the next row, whose place stands in this column; whether it could be read.
-    fn take(&mut self, row: &Row<'_>, place: usize, veil: &Veil<'_>) -> rusqlite::Result<bool> {
+    /// Takes in the next row, of which `place` is its place in the list; whether it could be read.
+    fn take(
+        &mut self,
+        row: &Row<'_>,
+        place: fn(&PlaceRow) -> Option<u64>,
+        veil: &Veil<'_>,
+    ) -> rusqlite::Result<bool> {
         match shown(row, veil) {
             Ok(event) => self.events.push(Arc::new(event)),
-            Err(error) => self.unreadable = Some((uint(row.get(place)?), error)),
+            Err(error) => {
+                let place = place(&PlaceRow::read_from(row, 0)?);
+                self.unreadable = Some((place.unwrap_or(0), error));
+            }
         }
         Ok(self.unreadable.is_none())
     }
 
     /// The page, as far as it can be read where no total of it was asked for.
-    fn page(
-        self,
-        query: &EventQuery,
-        (total, cursor, more): (u64, u64, bool),
-    ) -> rusqlite::Result<EventPage> {
+    fn page(self, query: &EventQuery, end: PageEnd) -> rusqlite::Result<EventPage> {
         let events = self.events;
+        let PageEnd {
+            total,
+            cursor,
+            more,
+        } = end;
         let Some((place, error)) = self.unreadable else {
             return Ok(EventPage {
                 events,
@@ -160,27 +189,25 @@ struct Log<'c> {
 
 impl<'c> Log<'c> {
     fn open(connection: &'c Connection, entity: i64) -> rusqlite::Result<Self> {
-        let last: Option<i64> = connection
+        let last: Option<u64> = connection
             .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
-            .query_row([entity], |row| row.get(0))?;
+            .query_row([entity], only)?;
         Ok(Log {
             connection,
             entity,
-            last: uint(last.unwrap_or(0)),
+            last: last.unwrap_or(0),
         })
     }
 
-    /// The last sequence whose row's (position, number) is not beyond; 0 where there is none.
-    fn last_where(&self, within: impl Fn(i64, u64) -> bool) -> rusqlite::Result<u64> {
-        let mut query = self
-            .connection
-            .prepare_cached("SELECT pos, number FROM rows WHERE entity = ?1 AND seq = ?2")?;
+    /// The last sequence whose row is not beyond; 0 where there is none.
+    fn last_where(&self, within: impl Fn(&PlaceRow) -> bool) -> rusqlite::Result<u64> {
+        let mut query = self.connection.prepare_cached(&format!(
+            "SELECT {} FROM rows WHERE entity = ?1 AND seq = ?2",
+            PlaceRow::COLUMNS
+        ))?;
         let mut holds = |seq: u64| {
             query.query_row([self.entity, int(seq)], |row| {
-                Ok(within(
-                    row.get(0)?,
-                    uint(row.get::<_, Option<i64>>(1)?.unwrap_or(0)),
-                ))
+                Ok(within(&PlaceRow::read(row)?))
             })
         };
         // Mostly it is the very last.
@@ -205,23 +232,24 @@ impl<'c> Log<'c> {
             "SELECT from_customer + from_agent + from_system FROM rows WHERE entity = ?1 AND seq = ?2",
         )?;
         Ok(query
-            .query_row([self.entity, int(seq)], |row| row.get(0))
+            .query_row([self.entity, int(seq)], only)
             .optional()?
-            .map_or(0, uint))
+            .unwrap_or(0))
     }
 
     /// The first row behind `after`, up to `end`, that may match by kind: runs of a million
     /// messages are passed over, for each row tells how many messages stand up to it.
-    fn next(&self, (after, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
-        let (own, others) = wanted.sides();
-        match (own, others) {
-            (true, true) => return Ok((after < end).then_some(after + 1)),
-            (false, false) => return Ok(None),
-            (true, false) | (false, true) => {}
+    fn next(&self, stretch: Stretch, wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
+        let Stretch { after, end } = stretch;
+        let rows = wanted.rows();
+        match rows {
+            WantedRows::Both => return Ok((after < end).then_some(after + 1)),
+            WantedRows::Neither => return Ok(None),
+            WantedRows::Messages | WantedRows::Others => {}
         }
         let rank = |seq: u64| -> rusqlite::Result<u64> {
             let messages = self.messages(seq)?;
-            Ok(if own {
+            Ok(if rows == WantedRows::Messages {
                 messages
             } else {
                 seq.saturating_sub(messages)
@@ -243,44 +271,53 @@ impl<'c> Log<'c> {
         Ok(Some(high))
     }
 
-    /// Shows the stretches of rows in which something may match, each behind its first place up to
-    /// its second, for as long as it is wanted.
+    /// Shows the stretches of these rows in which something may match, for as long as it is wanted.
     fn stretches(
         &self,
-        (start, end): (u64, u64),
+        all: Stretch,
         wanted: &Wanted,
-        mut goes_on: impl FnMut(u64, u64) -> rusqlite::Result<bool>,
+        mut goes_on: impl FnMut(Stretch) -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
-        let length = if wanted.sides() == (true, true) {
+        let end = all.end;
+        let length = if wanted.rows() == WantedRows::Both {
             u64::MAX
         } else {
             STRETCH
         };
-        let mut after = start;
-        while let Some(first) = self.next((after, end), wanted)? {
-            after = (first - 1).saturating_add(length).min(end);
-            if !goes_on(first - 1, after)? {
+        let mut after = all.after;
+        while let Some(first) = self.next(Stretch { after, end }, wanted)? {
+            let before = first - 1;
+            after = before.saturating_add(length).min(end);
+            let stretch = Stretch {
+                after: before,
+                end: after,
+            };
+            if !goes_on(stretch)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// The matching events behind `start` up to `end`, at most one more than `limit`.
-    fn find(&self, span: (u64, u64), wanted: &Wanted, limit: u32) -> rusqlite::Result<Found> {
-        let (kinds, channel, assignee) = wanted.values();
-        let sql = format!("SELECT {EVENT} FROM rows WHERE {MATCHING} ORDER BY seq LIMIT ?7");
+    /// The matching events of these rows, at most one more than `limit`.
+    fn find(&self, rows: Stretch, wanted: &Wanted, limit: u32) -> rusqlite::Result<Found> {
+        let WantedValues {
+            kinds,
+            channel,
+            assignee,
+        } = wanted.values();
+        let sql = select(&format!("{MATCHING} ORDER BY seq LIMIT ?7"));
         let mut statement = self.connection.prepare_cached(&sql)?;
         let most = usize::try_from(limit)
             .unwrap_or(usize::MAX)
             .saturating_add(1);
         let veil = Veil::of(self.connection)?;
         let mut found = Found::with_room(0);
-        self.stretches(span, wanted, |start, end| {
+        self.stretches(rows, wanted, |Stretch { after, end }| {
             let left = i64::try_from(most.saturating_sub(found.events.len())).unwrap_or(i64::MAX);
             let values = params![
                 self.entity,
-                int(start),
+                int(after),
                 int(end),
                 kinds,
                 channel,
@@ -289,7 +326,7 @@ impl<'c> Log<'c> {
             ];
             let mut rows = statement.query(values)?;
             while let Some(row) = rows.next()? {
-                if !found.take(row, 4, &veil)? {
+                if !found.take(row, |place| place.seq, &veil)? {
                     return Ok(false);
                 }
             }
@@ -298,26 +335,39 @@ impl<'c> Log<'c> {
         Ok(found)
     }
 
-    fn count(&self, (start, end): (u64, u64), wanted: &Wanted) -> rusqlite::Result<u64> {
+    fn count(&self, rows: Stretch, wanted: &Wanted) -> rusqlite::Result<u64> {
+        let Stretch { after, end } = rows;
         if wanted.is_all() {
-            return Ok(end.saturating_sub(start));
+            return Ok(end.saturating_sub(after));
         }
-        if let ((true, _), true) = (wanted.sides(), wanted.is_of_kinds_alone()) {
-            let messages = self.messages(end)?.saturating_sub(self.messages(start)?);
-            return Ok(messages + self.count((start, end), &wanted.of_others())?);
+        let messages_pass = matches!(wanted.rows(), WantedRows::Both | WantedRows::Messages);
+        if messages_pass && wanted.is_of_kinds_alone() {
+            let messages = self.messages(end)?.saturating_sub(self.messages(after)?);
+            return Ok(messages + self.count(rows, &wanted.of_others())?);
         }
-        let (kinds, channel, assignee) = wanted.values();
+        let WantedValues {
+            kinds,
+            channel,
+            assignee,
+        } = wanted.values();
         let mut statement = self
             .connection
             .prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
         let mut total = 0;
-        self.stretches((start, end), wanted, |start, end| {
-            let values = params![self.entity, int(start), int(end), kinds, channel, assignee];
-            total += statement.query_row(values, |row| row.get(0)).map(uint)?;
+        self.stretches(rows, wanted, |Stretch { after, end }| {
+            let values = params![self.entity, int(after), int(end), kinds, channel, assignee];
+            total += statement.query_row(values, only::<u64>)?;
             Ok(true)
         })?;
         Ok(total)
     }
+}
+
+/// Consecutive rows of one entity: those behind `after`, up to and with `end`.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    after: u64,
+    end: u64,
 }
 
 /// Rows of one entity that are read one after the other before the next that may match is looked
@@ -330,48 +380,54 @@ const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happen
 /// A page of one entity's events; none where the entity is not there.
 fn of_entity(
     connection: &Connection,
-    (tenant, subject): (Tenant, Subject),
+    subject: Subject,
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Option<EventPage>, ReadError>> {
     // Of all entities, conversations alone show theirs one by one.
-    if subject.kind != Kind::Conversation || !identifiers::is_there(connection, tenant, subject)? {
+    if subject.kind != Kind::Conversation
+        || !identifiers::is_there(connection, query.tenant, subject)?
+    {
         return Ok(Ok(None));
     }
     let log = Log::open(connection, int(subject.number))?;
     if query.after > log.last {
         return Ok(Err(ReadError::NoCursor("after")));
     }
-    let floor = slices::floor(connection, tenant.number())?;
+    let floor = slices::floor(connection, query.tenant.number())?;
     let trimmed = if floor == 0 {
         0
     } else {
-        log.last_where(|_, number| number <= floor)?
+        log.last_where(|place| place.number.unwrap_or(0) <= floor)?
     };
     if query.after > 0 && query.after < trimmed {
         return Ok(Err(ReadError::Expired));
     }
-    let start = query.after.max(trimmed);
+    let after = query.after.max(trimmed);
     let end = match query.until {
-        Some(position) => log.last_where(|pos, _| pos <= position.0)?,
+        Some(position) => log.last_where(|place| place.pos <= position)?,
         None => log.last,
     };
     let wanted = Wanted::new(&query.filter);
-    let mut found = log.find((start, end), &wanted, query.limit)?;
+    let rows = Stretch { after, end };
+    let mut found = log.find(rows, &wanted, query.limit)?;
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let more = found.events.len() > limit;
     found.events.truncate(limit);
     let cursor = match found.events.last() {
         Some(event) if more => event.sequence,
-        Some(_) | None => end.max(start),
+        Some(_) | None => end.max(after),
     };
     let total = match query.total {
-        true if more => log.count((start, end), &wanted)?,
+        true if more => log.count(rows, &wanted)?,
         true => u64::try_from(found.events.len()).unwrap_or(u64::MAX),
         false => 0,
     };
-    found
-        .page(query, (total, cursor, more))
-        .map(|page| Ok(Some(page)))
+    let end = PageEnd {
+        total,
+        cursor,
+        more,
+    };
+    found.page(query, end).map(|page| Ok(Some(page)))
 }
 
 /// The event at this position, if it is stored: what is to be delivered is delivered, also where
@@ -380,9 +436,7 @@ pub(super) fn at(
     connection: &Connection,
     position: Position,
 ) -> rusqlite::Result<Option<Arc<Event>>> {
-    let sql = format!(
-        "SELECT {EVENT} FROM rows WHERE pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL"
-    );
+    let sql = select("pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL");
     let veil = Veil::of(connection)?;
     Ok(connection
         .prepare_cached(&sql)?
@@ -403,11 +457,9 @@ pub(super) fn behind(
     position: Position,
     limit: u32,
 ) -> rusqlite::Result<Vec<FeedRow>> {
-    let sql = format!(
-        "SELECT {EVENT} FROM rows WHERE pos > ?1 AND happened <> 0 AND payload IS NOT NULL ORDER BY pos"
-    );
+    let sql = select("pos > ?1 AND happened <> ?2 AND payload IS NOT NULL ORDER BY pos");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([position.0])?;
+    let mut rows = statement.query([position.0, codec::NO_EVENT])?;
     let veil = Veil::of(connection)?;
     let mut found = Vec::new();
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -420,30 +472,28 @@ pub(super) fn behind(
 }
 
 fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>> {
-    if row.get::<_, Option<i64>>(2)?.is_some() {
-        return match event(row, veil) {
-            Ok(event) => Ok(Some(FeedRow::Event(Arc::new(event)))),
-            // Told, and passed by: it must not hold up what happened to everybody else.
-            Err(error) if codec::unreadable(&error).is_some() => Ok(None),
-            Err(error) => Err(error),
-        };
+    let place = PlaceRow::read_from(row, 0)?;
+    let read = if place.number.is_some() {
+        event(row, veil).map(|event| Some(FeedRow::Event(Arc::new(event))))
+    } else {
+        EventRow::read_from(row, PlaceRow::COUNT).map(|row| endpoint(&place, &row))
+    };
+    match read {
+        // Told, and passed by: it must not hold up what happened to everybody else.
+        Err(error) if codec::unreadable(&error).is_some() => Ok(None),
+        read => read,
     }
-    let (position, number, payload) = (
-        Position(row.get(0)?),
-        uint(row.get(3)?),
-        row.get_ref(10)?.as_blob_or_null()?,
-    );
-    let shown = payload
-        .and_then(|payload| Some((payload, serde_json::from_slice::<Endpoint>(payload).ok()?)));
-    let deleted = row.get::<_, i64>(5)? == EventKind::RecordDeleted as i64;
-    Ok(shown
-        .filter(|(_, endpoint)| endpoint.webhook_id.number() == number)
-        .map(|(payload, _)| {
-            let body = (!deleted).then(|| Bytes::copy_from_slice(payload));
-            FeedRow::Endpoint {
-                position,
-                number,
-                body,
-            }
-        }))
+}
+
+/// What a row tells of a webhook endpoint; none where it is another record's.
+fn endpoint(place: &PlaceRow, row: &EventRow<'_>) -> Option<FeedRow> {
+    let payload = row.payload?;
+    let Endpoint { webhook_id } = serde_json::from_slice(payload).ok()?;
+    let is_deleted = row.happened == EventKind::RecordDeleted as i64;
+    let body = (!is_deleted).then(|| Bytes::copy_from_slice(payload));
+    (webhook_id.number() == place.entity).then_some(FeedRow::Endpoint {
+        position: place.pos,
+        number: place.entity,
+        body,
+    })
 }

@@ -6,18 +6,17 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::batch::Counts;
-use super::codec::{id, int};
+use super::codec::int;
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
 use super::gate::Gate;
 use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
+use super::pace::{Pace, Phase};
 use super::recent_events::{PendingSegment, SegmentWriter};
 use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::{erasing, redacting};
 use crate::store::CommitSink;
-use colloquy_model::caller::Tenant;
-use colloquy_model::commit::Chore;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
@@ -29,43 +28,6 @@ const ERASE_SLICE_BYTES: usize = 1 << 20;
 const WAIT_REDACTING: Duration = Duration::from_millis(1);
 /// A store that closes goes on with them for so long; what is left goes after the next start.
 const REDACT_AT_END: Duration = Duration::from_secs(3);
-/// How long another process that holds the file is waited for: callers are told that nothing was
-/// done before they stop waiting, behind a batch before theirs and behind chores.
-pub(super) const BUSY_MAX: Duration = Duration::from_secs(1);
-
-/// How often the writer does what.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// It looks for what is due when nothing comes.
-    pub(super) tick: Duration,
-    /// A header lags for at most so long.
-    pub(super) age_max: Duration,
-    /// Keys' last uses are written down, and expired idempotency keys looked for.
-    pub(super) uses_every: Duration,
-    /// A redacted text leaves the log.
-    pub(super) erase_within: Duration,
-    /// Expired events are looked for.
-    pub(super) trim_every: Duration,
-    /// Events are kept for so long; none: for ever.
-    pub(super) events_kept: Option<Duration>,
-    /// Between two slices of what can wait, at least, and three times what a slice took: commits
-    /// have the writer for most of the time, however much there is to do behind.
-    pub(super) rest: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Pace {
-            tick: Duration::from_millis(500),
-            age_max: Duration::from_secs(60),
-            uses_every: Duration::from_secs(30),
-            erase_within: Duration::from_secs(10),
-            trim_every: Duration::from_secs(60),
-            events_kept: None,
-            rest: Duration::from_millis(20),
-        }
-    }
-}
 
 /// What is due and when.
 #[derive(Debug)]
@@ -176,21 +138,19 @@ impl Housekeeping {
         fold.due(lagging, self.pace.age_max, SLICE)
     }
 
-    /// One slice of everything that is due; with `closing`, all of it that a start would have to
-    /// repeat.
+    /// One slice of everything that is due, or all of it where the store closes.
     pub(super) fn run(
         &mut self,
         connection: &Connection,
         (counts, fold, slicing): (&mut Counts, &mut HeaderFlusher, &mut SegmentWriter),
         (lagging, sink): (&DirtyHeaders, &dyn CommitSink),
-        closing: bool,
+        phase: Phase,
     ) -> rusqlite::Result<()> {
-        self.slice(connection, slicing, counts.next_pos, closing)?;
+        self.slice(connection, slicing, counts.next_pos, phase)?;
         fold.release(lagging);
-        let due = if closing {
-            fold.due(lagging, Duration::ZERO, usize::MAX)
-        } else {
-            self.due(fold, lagging)
+        let due = match phase {
+            Phase::Closing => fold.due(lagging, Duration::ZERO, usize::MAX),
+            Phase::Running => self.due(fold, lagging),
         };
         if !due.is_empty()
             && let Err(error) = write_folded(connection, counts, fold, &due)
@@ -202,8 +162,9 @@ impl Housekeeping {
             fold.wrote(lagging, n, lag);
         }
         self.renames.slice(connection, sink, renames::SLICE)?;
-        if closing || self.uses_at <= Instant::now() {
-            self.uses_at = Instant::now() + self.pace.uses_every;
+        let now = Instant::now();
+        if phase == Phase::Closing || self.uses_at <= now {
+            self.uses_at = now + self.pace.uses_every;
             write_uses(connection, sink)?;
             // Commits that write their headers themselves move the mark too.
             let low_water = fold.low_water(counts.next_pos);
@@ -214,13 +175,13 @@ impl Housekeeping {
             }
             self.keys.look_for_old();
         }
-        if !closing && self.rest_until <= Instant::now() {
+        if phase == Phase::Running && self.rest_until <= Instant::now() {
             let begun = Instant::now();
             self.busy = self.slice_of_what_can_wait(connection, sink)?;
             self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
-        self.erase_redacted(connection, closing)?;
-        self.log.run(connection, closing)
+        self.erase_redacted(connection, phase)?;
+        self.log.run(connection, phase)
     }
 
     /// One slice of one thing, in turn; whether there was anything to do.
@@ -251,28 +212,27 @@ impl Housekeeping {
         connection: &Connection,
         slicing: &mut SegmentWriter,
         next_pos: Position,
-        closing: bool,
+        phase: Phase,
     ) -> rusqlite::Result<()> {
         loop {
-            let age = if closing {
-                Duration::ZERO
-            } else {
-                self.pace.age_max.min(self.retention.patience())
+            let age = match phase {
+                Phase::Closing => Duration::ZERO,
+                Phase::Running => self.pace.age_max.min(self.retention.patience()),
             };
             let due = slicing.aged(age, self.pace.tick);
             if due.is_empty() {
                 return Ok(());
             }
             write_slices(connection, slicing, next_pos, &due)?;
-            if !closing {
+            if phase == Phase::Running {
                 return Ok(());
             }
         }
     }
 
-    /// One slice of the earlier texts of redacted messages; with `closing`, as many as there is
-    /// time for.
-    fn erase_redacted(&mut self, connection: &Connection, closing: bool) -> rusqlite::Result<()> {
+    /// One slice of the earlier texts of redacted messages; where the store closes, as many as there
+    /// is time for.
+    fn erase_redacted(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<()> {
         let begun = Instant::now();
         while self.redacting {
             connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -281,7 +241,7 @@ impl Housekeeping {
             if self.redacting {
                 self.erase_log();
             }
-            if !closing || begun.elapsed() > REDACT_AT_END {
+            if phase == Phase::Running || begun.elapsed() > REDACT_AT_END {
                 break;
             }
         }
@@ -375,26 +335,4 @@ fn write_uses(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Resul
         upsert.execute([int(key.number()), at])?;
     }
     connection.execute_batch("COMMIT")
-}
-
-/// Chores that are left to be done.
-pub(super) fn list(connection: &Connection) -> rusqlite::Result<Vec<Chore>> {
-    let mut query =
-        connection.prepare_cached("SELECT scope, n, tail FROM chores WHERE kind = 1")?;
-    let unassign = |row: &rusqlite::Row<'_>| {
-        Ok(Chore::Unassign(
-            Tenant::from_number(row.get(0)?),
-            id(row.get(1)?, row.get(2)?),
-        ))
-    };
-    query.query_map([], unassign)?.collect()
-}
-
-/// Takes a chore off the list.
-pub(super) fn done(connection: &Connection, chore: Chore) -> rusqlite::Result<()> {
-    let Chore::Unassign(tenant, user) = chore;
-    connection
-        .prepare_cached("DELETE FROM chores WHERE scope = ?1 AND kind = 1 AND n = ?2")?
-        .execute([tenant.number(), int(user.number())])?;
-    Ok(())
 }

@@ -2,11 +2,10 @@
 //! of an identifier: here, and nowhere else, all its bits are compared, so that one with a changed
 //! digit names nothing.
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
-use super::codec::{self, int, uint};
+use super::codec::{self, Columns, columns, int, only, whole};
 use crate::store::StoredMessage;
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::MessageView;
@@ -20,25 +19,24 @@ pub(super) fn scope_of(
     connection: &Connection,
     subject: Subject,
 ) -> rusqlite::Result<Option<Tenant>> {
-    let sql = match subject.kind {
-        Kind::Conversation => {
-            "SELECT scope FROM conversations WHERE n = ?1 AND tail = ?2 AND ?3 = 5"
-        }
-        Kind::Document => "SELECT scope FROM documents WHERE n = ?1 AND tail = ?2 AND ?3 = 7",
+    let (n, tail) = (int(subject.number), int(subject.tail));
+    let found = match subject.kind {
+        Kind::Conversation => connection
+            .prepare_cached("SELECT scope FROM conversations WHERE n = ?1 AND tail = ?2")?
+            .query_row([n, tail], only),
+        Kind::Document => connection
+            .prepare_cached("SELECT scope FROM documents WHERE n = ?1 AND tail = ?2")?
+            .query_row([n, tail], only),
         Kind::Account
         | Kind::Key
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => "SELECT scope FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3",
+        | Kind::Supervision => connection
+            .prepare_cached("SELECT scope FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3")?
+            .query_row([n, tail, subject.kind as i64], only),
     };
-    connection
-        .prepare_cached(sql)?
-        .query_row(
-            params![int(subject.number), int(subject.tail), subject.kind as i64],
-            |row| Ok(Tenant::from_number(row.get(0)?)),
-        )
-        .optional()
+    found.optional()
 }
 
 /// Whether this very thing is there for callers of this tenant.
@@ -78,7 +76,7 @@ pub(super) fn was_document(
     }
     let first: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = 1 AND scope = ?2 AND happened = ?3")?
-        .query_row([int(subject.number), tenant.number(), EventKind::DocumentCreated as i64], |row| row.get(0))
+        .query_row([int(subject.number), tenant.number(), EventKind::DocumentCreated as i64], only)
         .optional()?;
     // Retention takes a first event away.
     let Some(first) = first.flatten() else {
@@ -88,6 +86,16 @@ pub(super) fn was_document(
     let Named { id } =
         serde_json::from_slice(&first).map_err(|error| codec::damaged(place(), error))?;
     Ok((id.number(), id.tail()) == (subject.number, subject.tail))
+}
+
+columns! {
+    /// A message as it stands: ?1 is its conversation, ?2 its sequence there.
+    struct MessageRow<'r> {
+        /// The sequence of the row that it stands in.
+        latest: u64 = "coalesce(e.seq, r.seq)",
+        payload: &'r [u8] = "coalesce(e.payload, r.payload)",
+        edits: u64 = "coalesce((SELECT max(number) FROM edits WHERE entity = ?1 AND original = ?2), 0)",
+    }
 }
 
 /// This very message of this very conversation as it stands; one row of it is read, however often
@@ -100,26 +108,44 @@ pub(super) fn message(
     let Some(tenant) = scope_of(connection, conversation)? else {
         return Ok(None);
     };
-    let found = connection
-        .prepare_cached(
-            "SELECT coalesce(e.seq, r.seq), coalesce(e.payload, r.payload),
-               coalesce((SELECT max(number) FROM edits WHERE entity = ?1 AND original = ?2), 0)
-             FROM rows r LEFT JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2 AND r.happened = 4",
-        )?
-        .query_row([int(conversation.number), int(id.sequence())], |row| {
-            let now = text(row, 1).map_err(|error| codec::damaged(id, error))?;
-            let (latest, edits) = (uint(row.get(0)?), uint(row.get(2)?));
-            Ok(StoredMessage { tenant, sequence: id.sequence(), latest, edits, now })
+    let sql = format!(
+        "SELECT {} FROM rows r LEFT JOIN rows e ON e.pos = r.edit
+         WHERE r.entity = ?1 AND r.seq = ?2 AND r.happened = ?3",
+        MessageRow::COLUMNS
+    );
+    let values = [
+        int(conversation.number),
+        int(id.sequence()),
+        EventKind::MessageCreated as i64,
+    ];
+    let read = |row: &Row<'_>| {
+        let row = MessageRow::read(row)?;
+        Ok(StoredMessage {
+            tenant,
+            sequence: id.sequence(),
+            latest: row.latest,
+            edits: row.edits,
+            now: text(row.payload).map_err(|error| codec::damaged(id, error))?,
         })
+    };
+    let found = connection
+        .prepare_cached(&sql)?
+        .query_row(values, read)
         .optional()?;
     Ok(found.filter(|found| found.now.message_id == id))
 }
 
-/// A text of a message that a column holds.
-pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<MessageView> {
-    serde_json::from_slice(row.get_ref(column)?.as_blob()?).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error))
-    })
+/// A text of a message, as its row holds it in JSON.
+pub(super) fn text(payload: &[u8]) -> rusqlite::Result<MessageView> {
+    serde_json::from_slice(payload).map_err(|error| codec::damaged("a message's text", error))
+}
+
+columns! {
+    /// Where an activity of a document stands.
+    struct ActivityPlace {
+        seq: Option<i64>,
+        at: i64,
+    }
 }
 
 /// The sequence of the document's row that this very activity is.
@@ -129,14 +155,16 @@ pub(super) fn activity(
     at: Cursor,
 ) -> rusqlite::Result<Option<i64>> {
     let position = int(at.tail);
-    let found: Option<(Option<i64>, i64)> = connection
-        .prepare_cached("SELECT seq, at FROM rows WHERE pos = ?1 AND entity = ?2")?
-        .query_row([position, int(document.number)], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+    let sql = format!(
+        "SELECT {} FROM rows WHERE pos = ?1 AND entity = ?2",
+        ActivityPlace::COLUMNS
+    );
+    let found = connection
+        .prepare_cached(&sql)?
+        .query_row([position, int(document.number)], whole::<ActivityPlace>)
         .optional()?;
-    let meant = codec::id(int(at.number), int(at.tail));
+    let meant = ActivityId::from_parts(at.number, at.tail);
     Ok(found
-        .filter(|(_, at)| ActivityId::of_row(*at, position) == meant)
-        .and_then(|(seq, _)| seq))
+        .filter(|found| ActivityId::of_row(found.at, position) == meant)
+        .and_then(|found| found.seq))
 }

@@ -7,7 +7,8 @@ use std::iter::Peekable;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
-use super::codec::{self, Counted, LISTED, RECORD, STATE, int, uint};
+use super::codec::{Columns, ListedHeader, ListedRow, RecordRow, StateRow, int, only};
+use super::counters::Counted;
 use super::dirty_headers::{DirtyHeader, DirtyHeaders};
 use super::identifiers;
 use crate::store::{
@@ -225,15 +226,17 @@ fn page_of_conversations(
     let offset = filter.value(int(skip));
     let direction = scan.direction();
     let sql = format!(
-        "SELECT {STATE}, {LISTED} FROM conversations WHERE n IN
+        "SELECT {}, {} FROM conversations WHERE n IN
          (SELECT n FROM ({} ORDER BY n {direction} LIMIT {limit} OFFSET {offset})) ORDER BY n {direction}",
+        StateRow::COLUMNS,
+        ListedRow::COLUMNS,
         arms.join(" UNION ALL ")
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(filter.values))?;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
-        items.push(fresh(codec::listed(row)?, lagging));
+        items.push(fresh(ListedHeader::read(row)?, lagging));
     }
     Ok(scan.page(
         items,
@@ -244,15 +247,16 @@ fn page_of_conversations(
 }
 
 /// A header with the numbers that it lags behind by.
-fn fresh((header, seq): (ConversationHeader, u64), lagging: &DirtyHeaders) -> ConversationHeader {
-    match lagging.of(header.id.number()) {
-        Some(lag) => overlaid(header, seq, lag),
-        None => header,
+fn fresh(listed: ListedHeader, lagging: &DirtyHeaders) -> ConversationHeader {
+    match lagging.of(listed.header.id.number()) {
+        Some(lag) => overlaid(listed, lag),
+        None => listed.header,
     }
 }
 
-fn overlaid(header: ConversationHeader, seq: u64, lag: DirtyHeader) -> ConversationHeader {
-    if lag.seq <= seq {
+fn overlaid(listed: ListedHeader, lag: DirtyHeader) -> ConversationHeader {
+    let ListedHeader { header, sequence } = listed;
+    if lag.seq <= sequence {
         return header;
     }
     let DirtyHeader {
@@ -295,9 +299,16 @@ fn by_update(
         lagging.reverse();
     }
     let known_to_lag: HashMap<u64, DirtyHeader> = lagging.iter().copied().collect();
-    let is_behind = |n: u64, seq: u64| known_to_lag.get(&n).is_some_and(|lag| lag.seq > seq);
+    let is_behind = |listed: &ListedHeader| {
+        let lag = known_to_lag.get(&listed.header.id.number());
+        lag.is_some_and(|lag| lag.seq > listed.sequence)
+    };
     let (mut filter, index) = filters_by_update(query);
-    let columns = format!("SELECT {STATE}, {LISTED} FROM conversations");
+    let columns = format!(
+        "SELECT {}, {} FROM conversations",
+        StateRow::COLUMNS,
+        ListedRow::COLUMNS
+    );
     let conditions = filter.conditions.join(" AND ");
     let direction = if ascending { "ASC" } else { "DESC" };
     let mut all = connection.prepare_cached(&format!(
@@ -309,23 +320,20 @@ fn by_update(
         filter.value(0)
     ))?;
     let mut rows = all
-        .query_map(params_from_iter(known.clone()), codec::listed)?
-        .filter(|row| {
-            row.as_ref()
-                .map_or(true, |(header, seq)| !is_behind(header.id.number(), *seq))
-        })
-        .map(|row| row.map(|(header, _)| header))
+        .query_map(params_from_iter(known.clone()), ListedHeader::read)?
+        .filter(|row| row.as_ref().map_or(true, |listed| !is_behind(listed)))
+        .map(|row| row.map(|listed| listed.header))
         .peekable();
     let mut moved = lagging
         .into_iter()
         .filter_map(|(n, lag)| {
             let values = known.iter().cloned().chain([int(n).into()]);
             let found = one
-                .query_row(params_from_iter(values), codec::listed)
+                .query_row(params_from_iter(values), ListedHeader::read)
                 .optional();
-            let behind = found.map(|found| found.filter(|(_, seq)| lag.seq > *seq));
+            let behind = found.map(|found| found.filter(|listed| lag.seq > listed.sequence));
             behind
-                .map(|behind| behind.map(|(header, seq)| overlaid(header, seq, lag)))
+                .map(|behind| behind.map(|listed| overlaid(listed, lag)))
                 .transpose()
         })
         .peekable();
@@ -405,8 +413,7 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
     );
     connection
         .prepare_cached(&sql)?
-        .query_row(params_from_iter(filter.values), |row| row.get(0))
-        .map(uint)
+        .query_row(params_from_iter(filter.values), only)
 }
 
 pub(super) fn counted(
@@ -419,8 +426,7 @@ pub(super) fn counted(
     let (low, high) = status.map_or((0, i64::MAX), |status| (status.code(), status.code()));
     connection
         .prepare_cached("SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value = ?3 AND status BETWEEN ?4 AND ?5")?
-        .query_row([tenant, field as i64, value, low, high], |row| row.get(0))
-        .map(uint)
+        .query_row([tenant, field as i64, value, low, high], only)
 }
 
 /// A page of records in order of creation.
@@ -455,8 +461,7 @@ pub(super) fn records(
         );
         connection
             .prepare_cached(&sql)?
-            .query_row(params_from_iter(filter.values.clone()), |row| row.get(0))
-            .map(uint)?
+            .query_row(params_from_iter(filter.values.clone()), only)?
     };
     if let Some(bound) = scan.bound {
         filter.and(&format!("n {} ?", scan.compare()), int(bound));
@@ -465,13 +470,14 @@ pub(super) fn records(
     let limit = filter.value(rows_read(query.paging.limit, skip, total));
     let offset = filter.value(int(skip));
     let sql = format!(
-        "SELECT {RECORD} FROM records WHERE {} ORDER BY n {} LIMIT {limit} OFFSET {offset}",
+        "SELECT {} FROM records WHERE {} ORDER BY n {} LIMIT {limit} OFFSET {offset}",
+        RecordRow::COLUMNS,
         filter.conditions.join(" AND "),
         scan.direction()
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(filter.values), |row| {
-        codec::record(row, query.kind)
+        RecordRow::stored(row, query.kind)
     })?;
     let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(scan.page(

@@ -7,10 +7,12 @@ use proptest::prelude::*;
 use rusqlite::{OpenFlags, params};
 
 use super::super::dirty_headers::HeaderFlusher;
-use super::super::{connect, documents, schema};
+use super::super::file::connect;
+use super::super::{document_lists, schema};
 use super::*;
 use crate::store::{DocumentOrder, DocumentQuery};
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::id::CustomerId;
 use colloquy_model::page::{Cursor, Paging};
 use colloquy_model::position::Position;
 
@@ -142,7 +144,7 @@ proptest! {
             }
             let facets = Facets {
                 status: only.map(status),
-                customer: customers.then(|| codec::id(7, 7)),
+                customer: customers.then(|| CustomerId::from_parts(7, 7)),
                 ..Facets::default()
             };
             if customers {
@@ -218,7 +220,7 @@ proptest! {
                     sort,
                     paging: Paging { limit, start, order },
                 };
-                let page = documents::list(&connection, &query).unwrap().unwrap();
+                let page = document_lists::page(&connection, &query).unwrap().unwrap();
                 prop_assert_eq!(page.total, u64::try_from(wanted.len()).unwrap());
                 found.extend(page.items.iter().map(|row| row.subject.number));
                 prop_assert_eq!(page.after, found.len() < wanted.len());

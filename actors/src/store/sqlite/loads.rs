@@ -1,13 +1,16 @@
 //! Single things out of the file: entities for their actors, kept answers.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::codec::{self, RECORD, STATE, STATE_COLUMNS, TALLIES, int, uint};
+use super::codec::{self, Columns, CountsRow, RecordRow, StateRow, columns, int, whole};
 use super::redacting::Veil;
 use crate::store::{KeptRow, Stored, StoredConversation, StoredRecord};
+use bytes::Bytes;
 use colloquy_model::answer::Done;
 use colloquy_model::caller::Tenant;
+use colloquy_model::conversation::ConversationState;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::id::ConversationId;
 use colloquy_model::position::Position;
 
 /// An entity as it is committed.
@@ -17,7 +20,7 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
             Ok(conversation(connection, subject)?
                 .map(|stored| Stored::Conversation(Box::new(stored))))
         }
-        Kind::Document => Ok(super::documents::load(connection, subject)?
+        Kind::Document => Ok(super::document_loads::load(connection, subject)?
             .map(|stored| Stored::Document(Box::new(stored)))),
         Kind::Account
         | Kind::Key
@@ -29,14 +32,34 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
 }
 
 fn record(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<StoredRecord>> {
-    let sql = format!("SELECT {RECORD} FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3");
+    let sql = format!(
+        "SELECT {} FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3",
+        RecordRow::COLUMNS
+    );
     connection
         .prepare_cached(&sql)?
         .query_row(
             params![int(subject.number), int(subject.tail), subject.kind as i64],
-            |row| codec::record(row, subject.kind),
+            |row| RecordRow::stored(row, subject.kind),
         )
         .optional()
+}
+
+columns! {
+    /// What a conversation's header says beside its [`StateRow`], with its customer's name now.
+    struct HeaderRow {
+        scope: Tenant,
+        name: Option<Box<str>> = "(SELECT name FROM records WHERE n = customer)",
+        revision: Option<u64> = "(SELECT seq FROM records WHERE n = customer)",
+    }
+}
+
+columns! {
+    /// What a conversation's last row says beside its [`CountsRow`].
+    struct LastRow {
+        seq: u64,
+        at: i64,
+    }
 }
 
 fn conversation(
@@ -44,43 +67,59 @@ fn conversation(
     subject: Subject,
 ) -> rusqlite::Result<Option<StoredConversation>> {
     let sql = format!(
-        "SELECT {STATE}, scope, (SELECT name FROM records WHERE n = customer), (SELECT seq FROM records WHERE n = customer)
-         FROM conversations WHERE n = ?1 AND tail = ?2"
+        "SELECT {}, {} FROM conversations WHERE n = ?1 AND tail = ?2",
+        StateRow::COLUMNS,
+        HeaderRow::COLUMNS
     );
-    let header = connection
+    let read = |row: &Row<'_>| -> rusqlite::Result<(ConversationState, HeaderRow)> {
+        Ok((
+            StateRow::state(row)?,
+            HeaderRow::read_from(row, StateRow::COUNT)?,
+        ))
+    };
+    let found = connection
         .prepare_cached(&sql)?
-        .query_row([int(subject.number), int(subject.tail)], |row| {
-            let (tenant, name, revision): (i64, Option<Box<str>>, Option<i64>) = (
-                row.get(STATE_COLUMNS)?,
-                row.get(STATE_COLUMNS + 1)?,
-                row.get(STATE_COLUMNS + 2)?,
-            );
-            Ok((
-                codec::state(row)?,
-                tenant,
-                name.unwrap_or_default(),
-                uint(revision.unwrap_or(0)),
-            ))
-        })
+        .query_row([int(subject.number), int(subject.tail)], read)
         .optional()?;
-    let Some((state, tenant, name, revision)) = header else {
+    let Some((state, header)) = found else {
         return Ok(None);
     };
-    codec::check_metadata(codec::id(int(subject.number), int(subject.tail)), &state)?;
-    let sql =
-        format!("SELECT seq, at, {TALLIES} FROM rows WHERE entity = ?1 ORDER BY seq DESC LIMIT 1");
+    let id = ConversationId::from_parts(subject.number, subject.tail);
+    codec::check_metadata(id, &state)?;
+    let sql = format!(
+        "SELECT {}, {} FROM rows WHERE entity = ?1 ORDER BY seq DESC LIMIT 1",
+        LastRow::COLUMNS,
+        CountsRow::COLUMNS
+    );
     connection
         .prepare_cached(&sql)?
         .query_row([int(subject.number)], |row| {
+            let last = LastRow::read_from(row, 0)?;
             Ok(Some(StoredConversation {
-                tenant: Tenant::from_number(tenant),
+                tenant: header.scope,
                 state,
-                customer_name: (name, revision),
-                sequence: uint(row.get(0)?),
-                updated_at: row.get(1)?,
-                tallies: codec::tallies(row, 2)?,
+                customer_name: header.name.unwrap_or_default(),
+                customer_revision: header.revision.unwrap_or(0),
+                sequence: last.seq,
+                updated_at: last.at,
+                tallies: CountsRow::read_from(row, LastRow::COUNT)?.into(),
             }))
         })
+}
+
+columns! {
+    /// An answer that is kept under an idempotency key, and the row that it stands in.
+    struct KeptAnswerRow {
+        key: [u8; 16],
+        request: Option<Vec<u8>>,
+        at: i64,
+        done: i64,
+        answer_id: Option<String>,
+        etag: Option<String>,
+        entity: i64,
+        happened: i64,
+        body: Vec<u8> = "coalesce(answer, payload, x'')",
+    }
 }
 
 /// The answer that was kept at this position, without what is hidden.
@@ -88,32 +127,35 @@ pub(super) fn kept(
     connection: &Connection,
     position: Position,
 ) -> rusqlite::Result<Option<KeptRow>> {
-    let mut query = connection.prepare_cached(
-        "SELECT key, request, at, done, answer_id, etag, entity, happened, coalesce(answer, payload, x'') FROM rows
-         WHERE pos = ?1 AND key IS NOT NULL",
-    )?;
-    let mut rows = query.query([position.0])?;
-    let Some(row) = rows.next()? else {
+    let sql = format!(
+        "SELECT {} FROM rows WHERE pos = ?1 AND key IS NOT NULL",
+        KeptAnswerRow::COLUMNS
+    );
+    let found = connection
+        .prepare_cached(&sql)?
+        .query_row([position.0], whole::<KeptAnswerRow>)
+        .optional()?;
+    let Some(row) = found else {
         return Ok(None);
     };
     // Never none: what is not kept is done again.
-    let done = codec::word(
-        &format!("position {position}: what a kept answer did"),
-        row.get(3)?,
-        Done::from_code,
-    )?;
-    let body = Veil::of(connection)?
-        .shown(row.get(6)?, row.get(7)?, row.get(8)?)?
+    let done = Done::from_code(row.done).ok_or_else(|| {
+        let place = format_args!("{position}: what a kept answer did");
+        codec::damaged(
+            place,
+            format_args!("the code {} stands for nothing", row.done),
+        )
+    })?;
+    let body: Bytes = Veil::of(connection)?
+        .shown(row.entity, row.happened, row.body)?
         .into();
-    let (hash, at) = (row.get(0)?, row.get(2)?);
-    let request = row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default();
     Ok(Some(KeptRow {
-        hash,
-        request,
-        at,
+        hash: row.key,
+        request: row.request.unwrap_or_default(),
+        at: row.at,
         done,
-        id: row.get(4)?,
-        etag: row.get(5)?,
+        id: row.answer_id,
+        etag: row.etag,
         body,
     }))
 }

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::codec;
+use super::file::BUSY_MAX;
 use super::gate::{BARRED_MAX, Gate};
-use super::housekeeping::BUSY_MAX;
+use super::pace::Phase;
 
 /// How long an attempt waits for readers, while no commit can be made.
 const WAIT: Duration = Duration::from_millis(25);
@@ -70,17 +72,19 @@ impl LogErasing {
     }
 
     /// The next step, if it is due.
-    pub(super) fn run(&mut self, connection: &Connection, closing: bool) -> rusqlite::Result<()> {
+    pub(super) fn run(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<()> {
         let now = Instant::now();
         let (is_due, was_barred) = match self.step {
             Step::Empty => return Ok(()),
             Step::At(at) => (at <= now, false),
             Step::Barred(until) => (until <= now || self.gate.is_empty(), true),
         };
-        if !is_due && !closing {
-            return Ok(());
-        }
-        let emptied = empty(connection, if closing { WAIT_CLOSING } else { WAIT });
+        let wait = match phase {
+            Phase::Running if is_due => WAIT,
+            Phase::Running => return Ok(()),
+            Phase::Closing => WAIT_CLOSING,
+        };
+        let emptied = empty(connection, wait);
         self.step = match emptied {
             Ok(true) => Step::Empty,
             Ok(false) if !was_barred => Step::Barred(now + BARRED_MAX),
@@ -102,7 +106,7 @@ impl LogErasing {
 fn empty(connection: &Connection, wait: Duration) -> rusqlite::Result<bool> {
     connection.busy_timeout(wait)?;
     let tried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
-        row.get::<_, i64>(0)
+        codec::column::<i64>(row, 0, "busy")
     });
     connection.busy_timeout(BUSY_MAX)?;
     tried.map(|busy| busy == 0)

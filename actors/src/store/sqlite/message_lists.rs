@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::codec::{self, TALLIES, int, uint};
+use super::codec::{self, Columns, CountsRow, int, only, whole};
 use super::identifiers;
 use crate::store::{MessageQuery, StoredPage};
 use colloquy_model::conversation::{MessageCounts, SenderType};
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
 use colloquy_model::page::{Cursor, Order, Start};
 
@@ -22,6 +23,13 @@ struct Transcript<'c> {
     entity: i64,
     sender: Option<SenderType>,
     last: u64,
+}
+
+/// Consecutive ranks: from the first to one beyond the last.
+#[derive(Debug, Clone, Copy)]
+struct Ranks {
+    first: u64,
+    end: u64,
 }
 
 /// The sequence of a message's row, as its identifier carries it.
@@ -52,14 +60,14 @@ pub(super) fn messages(
     {
         return Ok(Err(field));
     }
-    let last: Option<i64> = connection
+    let last: Option<u64> = connection
         .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
-        .query_row([entity], |row| row.get(0))?;
+        .query_row([entity], only)?;
     let transcript = Transcript {
         connection,
         entity,
         sender: query.sender,
-        last: uint(last.unwrap_or(0)),
+        last: last.unwrap_or(0),
     };
     transcript.page(query).map(|page| Ok(Some(page)))
 }
@@ -67,10 +75,8 @@ pub(super) fn messages(
 impl Transcript<'_> {
     fn page(&self, query: &MessageQuery) -> rusqlite::Result<StoredPage<Arc<str>>> {
         let total = self.rank(&self.tallies(self.last)?);
-        let limit = u64::from(query.paging.limit);
-        let (first, end) = self.ranks(query, total, limit)?;
-        let count = end.saturating_sub(first);
-        let mut items = self.read(first, count)?;
+        let Ranks { first, end } = self.ranks(query, total)?;
+        let mut items = self.read(first, end.saturating_sub(first))?;
         let descending = query.paging.order == Order::Desc;
         if descending {
             items.reverse();
@@ -89,11 +95,18 @@ impl Transcript<'_> {
         })
     }
 
-    /// The ranks that stand on the page: from the first to one beyond the last.
-    fn ranks(&self, query: &MessageQuery, total: u64, limit: u64) -> rusqlite::Result<(u64, u64)> {
+    /// The ranks that stand on the page.
+    fn ranks(&self, query: &MessageQuery, total: u64) -> rusqlite::Result<Ranks> {
+        let limit = u64::from(query.paging.limit);
         let descending = query.paging.order == Order::Desc;
-        let beyond = |first: u64| (first, first.saturating_add(limit).min(total + 1).max(first));
-        let below = |end: u64| (end.saturating_sub(limit).max(1), end.max(1));
+        let beyond = |first: u64| Ranks {
+            first,
+            end: first.saturating_add(limit).min(total + 1).max(first),
+        };
+        let below = |end: u64| Ranks {
+            first: end.saturating_sub(limit).max(1),
+            end: end.max(1),
+        };
         if query.after_seq.is_some() || query.before_seq.is_some() {
             let low = match query.after_seq {
                 Some(seq) => self.ranks_up_to(seq)? + 1,
@@ -104,12 +117,14 @@ impl Transcript<'_> {
                 None => total + 1,
             };
             let from_the_end = descending || query.after_seq.is_none();
-            let (first, end) = if from_the_end {
+            let ranks = if from_the_end {
                 below(high)
             } else {
                 beyond(low)
             };
-            return Ok((first.max(low), end.min(high).max(first.max(low))));
+            let first = ranks.first.max(low);
+            let end = ranks.end.min(high).max(first);
+            return Ok(Ranks { first, end });
         }
         Ok(match (query.paging.start, descending) {
             (Start::Offset(skip), false) => beyond(skip.saturating_add(1).min(total + 1)),
@@ -134,15 +149,19 @@ impl Transcript<'_> {
 
     /// The counts up to and with this row; those of the last row beyond it.
     fn tallies(&self, sequence: u64) -> rusqlite::Result<MessageCounts> {
-        let sql = format!("SELECT {TALLIES} FROM rows WHERE entity = ?1 AND seq = ?2");
+        let sql = format!(
+            "SELECT {} FROM rows WHERE entity = ?1 AND seq = ?2",
+            CountsRow::COLUMNS
+        );
         let found = self
             .connection
             .prepare_cached(&sql)?
-            .query_row([self.entity, int(sequence.min(self.last))], |row| {
-                codec::tallies(row, 0)
-            })
+            .query_row(
+                [self.entity, int(sequence.min(self.last))],
+                whole::<CountsRow>,
+            )
             .optional()?;
-        Ok(found.unwrap_or_default())
+        Ok(found.map(MessageCounts::from).unwrap_or_default())
     }
 
     /// How many of the filtered messages have at most this `seq`.
@@ -180,12 +199,12 @@ impl Transcript<'_> {
     fn read(&self, first: u64, count: u64) -> rusqlite::Result<Vec<Arc<str>>> {
         let mut query = self.connection.prepare_cached(
             "SELECT CAST(coalesce(e.payload, r.payload) AS TEXT) FROM rows r LEFT JOIN rows e ON e.pos = r.edit
-             WHERE r.entity = ?1 AND r.seq >= ?2 AND r.seq < ?5 AND r.happened = 4 AND (?3 IS NULL OR r.sender = ?3)
+             WHERE r.entity = ?1 AND r.seq >= ?2 AND r.seq < ?5 AND r.happened = ?6 AND (?3 IS NULL OR r.sender = ?3)
              ORDER BY r.seq LIMIT ?4",
         )?;
         let sender = self.sender.map(SenderType::code);
         let text = |row: &Row<'_>| {
-            let text: Arc<str> = row.get(0)?;
+            let text: Arc<str> = only(row)?;
             codec::check_json(text.as_bytes(), || {
                 format!("conversation {}: a message's text", self.entity)
             })?;
@@ -203,7 +222,8 @@ impl Transcript<'_> {
                 int(from),
                 sender,
                 int(count - read),
-                int(from + WINDOW)
+                int(from + WINDOW),
+                EventKind::MessageCreated as i64
             ];
             let rows = query.query_map(window, text)?;
             let before = items.len();

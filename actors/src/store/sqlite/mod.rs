@@ -3,17 +3,28 @@
 //! Acknowledged means that the transaction's fsync has returned. What makes it lean, and why,
 //! stands in `schema`.
 
+mod activity;
 mod batch;
 mod check;
 mod checkpointing;
-mod codec;
+mod chores;
+pub(crate) mod codec;
+mod conditions;
+mod counters;
 mod deliveries;
 mod delivery_lists;
+mod delivery_logs;
+mod delivery_tidying;
 mod dirty_headers;
+mod document_lists;
+mod document_loads;
 mod documents;
 mod erasing;
 mod events;
+mod failure;
+mod file;
 pub(crate) mod gate;
+mod headers;
 mod housekeeping;
 mod identifiers;
 mod lists;
@@ -21,6 +32,7 @@ mod loads;
 mod log_erasing;
 mod message_lists;
 mod older_keys;
+mod pace;
 pub(crate) mod readers;
 mod recent_events;
 mod recovery;
@@ -33,7 +45,9 @@ mod schema;
 mod slices;
 mod timed;
 mod timeline;
+mod versions;
 mod wal_preallocation;
+mod work;
 mod write_queue;
 mod writer;
 mod writer_metrics;
@@ -51,68 +65,32 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::OpenFlags;
 
 pub use check::{Finding, check};
+pub use file::OpenError;
+pub use recovery::Operator;
 
 use self::checkpointing::{Checkpointing, Checkpoints};
 use self::dirty_headers::DirtyHeaders;
+use self::file::{BUSY_MAX, connect, lock, log_of};
 use self::gate::Gate;
-use self::housekeeping::{BUSY_MAX, Housekeeping, Pace};
+use self::housekeeping::Housekeeping;
+use self::pace::Pace;
 use self::readers::Readers;
 use self::recent_events::{RecentEvents, SegmentWriter};
 use self::wal_preallocation::WalPreallocation;
-use self::writer::{Work, Writer};
+use self::work::Work;
+use self::writer::Writer;
 use self::writer_metrics::WriterCounters;
 use crate::store::CommitSink;
 use colloquy_model::caller::Tenant;
-use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::key::SecretHash;
+use colloquy_model::entity::Kind;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::{cores, threads};
 
 /// How long another process that holds the file is waited for while it is opened.
 const OPENING_MAX: Duration = Duration::from_secs(10);
-
-/// Why the store could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it.
-    #[error("{0} is in use by another process; stop that one, or set [store] path to another file")]
-    InUse(PathBuf),
-    /// Written by a newer version.
-    #[error(
-        "the store has schema version {found}, this server knows {known}; start a newer server"
-    )]
-    Newer {
-        /// The file's.
-        found: usize,
-        /// The newest that is known here.
-        known: usize,
-    },
-    /// The file or its folder can't be used.
-    #[error("{0}: {1}")]
-    File(PathBuf, std::io::Error),
-    /// SQLite's own word.
-    #[error("the store can't be opened: {0}")]
-    Sqlite(#[from] rusqlite::Error),
-    /// The first account could not be made.
-    #[error("the first account could not be made; is the disk full?")]
-    FirstStart,
-    /// A record without which the others can't be told apart.
-    #[error("{0} can't be read: {1}; put its record right, or go back to a backup")]
-    Record(Subject, serde_json::Error),
-}
-
-/// How operators are known.
-#[derive(Debug)]
-pub struct Operator {
-    /// Their token's hash.
-    pub hash: SecretHash,
-    /// The token, where it has just been made.
-    pub fresh: Option<String>,
-}
 
 /// For whom something is read: these take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -244,8 +222,8 @@ impl SqliteStore {
             counters: Arc::clone(&counters),
             healthy: Arc::clone(&healthy),
             banned: std::collections::HashMap::new(),
-            tidying: deliveries::Tidying::default(),
-            headroom: WalPreallocation::of(&log_of(path)),
+            tidying: delivery_tidying::Tidying::default(),
+            wal_preallocation: WalPreallocation::of(&log_of(path)),
             checkpointing,
         };
         let (inbox, works) = channel();
@@ -309,60 +287,4 @@ fn readers(
         start("streams", 1, bounds)?.behind(gate),
         start("upkeep", 1, shared)?.behind(gate),
     ])
-}
-
-/// SQLite's log, beside the file.
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    PathBuf::from(log)
-}
-
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let failed = |error| OpenError::File(path.to_owned(), error);
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&beside)
-        .map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
-        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
-    }
-}
-
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
-    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    let reads_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let settings = [
-        ("journal_mode", "WAL"),
-        ("synchronous", "FULL"),
-        ("secure_delete", "ON"),
-        ("wal_autocheckpoint", "0"),
-        ("cache_size", if reads_only { "-4096" } else { "-16384" }),
-        ("temp_store", "MEMORY"),
-    ];
-    for (name, value) in settings {
-        if !(reads_only
-            && matches!(
-                name,
-                "journal_mode" | "wal_autocheckpoint" | "secure_delete"
-            ))
-        {
-            connection.pragma_update(None, name, value)?;
-        }
-    }
-    // Without it, each new value of a parameter that an index depends on has its statement planned
-    // anew: a third of the cost of a list.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    connection.set_prepared_statement_cache_capacity(96);
-    connection.busy_timeout(BUSY_MAX)?;
-    Ok(connection)
 }

@@ -8,6 +8,7 @@ use std::vec::IntoIter;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::codec::{Columns, columns, only, whole};
 use crate::store::{KeyCache, KeyFilter, KeySlice, ShortKey, short_key};
 use colloquy_model::idempotency::{KEPT_MS, KeyHash};
 use colloquy_model::position::Position;
@@ -49,7 +50,7 @@ impl Shelving {
         let next = connection.query_row(
             "SELECT max(coalesce((SELECT max(slice) FROM key_slices), 0), coalesce((SELECT max(slice) FROM older_keys), 0)) + 1",
             [],
-            |row| row.get(0),
+            only,
         )?;
         Ok(Shelving {
             next,
@@ -125,6 +126,40 @@ impl Shelving {
     }
 }
 
+columns! {
+    /// A block of a slice: its first key, and all of its keys with their positions.
+    struct Block {
+        first: i64,
+        keys: Vec<u8>,
+    }
+}
+
+columns! {
+    /// A slice that becomes a part of a larger one.
+    struct PartRow {
+        last_pos: Position,
+        at: i64,
+        filter_bytes: usize = "length(filter)",
+    }
+}
+
+columns! {
+    /// A slice, as memory has to know it.
+    struct SliceRow {
+        slice: i64,
+        filter: Vec<u8>,
+    }
+}
+
+columns! {
+    /// A row that keeps an answer, and its idempotency key.
+    struct KeyRow {
+        pos: Position,
+        key: KeyHash,
+        at: i64,
+    }
+}
+
 /// Keys in their order, out of memory or out of a slice.
 #[derive(Debug)]
 struct Run {
@@ -138,17 +173,21 @@ impl Run {
         if self.held.peek().is_none()
             && let Some((slice, from)) = self.rest
         {
-            let block: Option<(i64, Vec<u8>)> = connection
-                .prepare_cached(
-                    "SELECT first, keys FROM older_keys WHERE slice = ?1 AND first >= ?2 ORDER BY first LIMIT 1",
-                )?
-                .query_row([slice, from], |row| Ok((row.get(0)?, row.get(1)?)))
+            let sql = format!(
+                "SELECT {} FROM older_keys WHERE slice = ?1 AND first >= ?2 ORDER BY first LIMIT 1",
+                Block::COLUMNS
+            );
+            let block = connection
+                .prepare_cached(&sql)?
+                .query_row([slice, from], whole::<Block>)
                 .optional()?;
             self.rest = block
                 .as_ref()
-                .and_then(|(first, _)| Some((slice, first.checked_add(1)?)));
-            let entries: Vec<(i64, Position)> =
-                block.iter().flat_map(|(_, block)| entries(block)).collect();
+                .and_then(|block| Some((slice, block.first.checked_add(1)?)));
+            let entries: Vec<(i64, Position)> = block
+                .iter()
+                .flat_map(|block| entries(&block.keys))
+                .collect();
             self.held = entries.into_iter().peekable();
         }
         Ok(self.held.peek().copied())
@@ -202,16 +241,16 @@ impl Writing {
     }
 
     fn of_slices(number: i64, connection: &Connection, slices: Vec<i64>) -> rusqlite::Result<Self> {
-        let mut find = connection.prepare_cached(
-            "SELECT last_pos, at, length(filter) FROM key_slices WHERE slice = ?1",
-        )?;
+        let mut find = connection.prepare_cached(&format!(
+            "SELECT {} FROM key_slices WHERE slice = ?1",
+            PartRow::COLUMNS
+        ))?;
         let (mut last_pos, mut at, mut bytes, mut runs) = (Position::ZERO, 0, 0, Vec::new());
         for slice in &slices {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-            let found: (i64, i64, i64) = find.query_row([slice], row)?;
-            last_pos = last_pos.max(Position(found.0));
-            at = at.max(found.1);
-            bytes += usize::try_from(found.2).unwrap_or(0);
+            let part: PartRow = find.query_row([slice], whole)?;
+            last_pos = last_pos.max(part.last_pos);
+            at = at.max(part.at);
+            bytes += part.filter_bytes;
             runs.push(Run {
                 held: Vec::new().into_iter().peekable(),
                 rest: Some((*slice, i64::MIN)),
@@ -298,9 +337,7 @@ pub(super) fn find(
     )?;
     let mut newest = None;
     for slice in slices {
-        let block: Option<Vec<u8>> = query
-            .query_row([*slice, wanted], |row| row.get(0))
-            .optional()?;
+        let block: Option<Vec<u8>> = query.query_row([*slice, wanted], only).optional()?;
         let found = block
             .iter()
             .flat_map(|block| entries(block))
@@ -316,7 +353,7 @@ fn sweep(connection: &Connection, keys: &dyn KeyCache, now: Timestamp) -> rusqli
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let over: Vec<i64> = connection
         .prepare_cached("DELETE FROM key_slices WHERE at < ?1 RETURNING slice")?
-        .query_map([now.0 - KEPT_MS], |row| row.get(0))?
+        .query_map([now.0 - KEPT_MS], only)?
         .collect::<rusqlite::Result<_>>()?;
     let left = left_over(connection)?;
     if let Some(slice) = left {
@@ -343,10 +380,7 @@ fn left_over(connection: &Connection) -> rusqlite::Result<Option<i64>> {
         .prepare_cached("SELECT slice FROM older_keys WHERE slice > ?1 ORDER BY slice LIMIT 1")?;
     let mut is_slice = connection.prepare_cached("SELECT 1 FROM key_slices WHERE slice = ?1")?;
     let mut behind = 0;
-    while let Some(slice) = next
-        .query_row([behind], |row| row.get::<_, i64>(0))
-        .optional()?
-    {
+    while let Some(slice) = next.query_row([behind], only::<i64>).optional()? {
         if !is_slice.exists([slice])? {
             return Ok(Some(slice));
         }
@@ -362,13 +396,16 @@ pub(super) fn fill(
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     let oldest = now.0 - KEPT_MS;
-    let mut query =
-        connection.prepare("SELECT slice, filter FROM key_slices WHERE at >= ?1 ORDER BY slice")?;
+    let mut query = connection.prepare(&format!(
+        "SELECT {} FROM key_slices WHERE at >= ?1 ORDER BY slice",
+        SliceRow::COLUMNS
+    ))?;
     let mut rows = query.query([oldest])?;
     while let Some(row) = rows.next()? {
+        let row = SliceRow::read(row)?;
         let slice = KeySlice {
-            number: row.get(0)?,
-            filter: KeyFilter::from_bytes(row.get(1)?),
+            number: row.slice,
+            filter: KeyFilter::from_bytes(row.filter),
             keys: Vec::new(),
         };
         keys.put_behind(slice, &[]);
@@ -376,16 +413,19 @@ pub(super) fn fill(
     let behind: i64 = connection.query_row(
         "SELECT coalesce(max(last_pos), 0) FROM key_slices",
         [],
-        |row| row.get(0),
+        only,
     )?;
-    let mut query = connection.prepare(
-        "SELECT pos, key, at FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL AND pos > ?1 ORDER BY pos DESC",
-    )?;
+    let mut query = connection.prepare(&format!(
+        "SELECT {} FROM rows INDEXED BY rows_by_key WHERE key IS NOT NULL AND pos > ?1 ORDER BY pos DESC",
+        KeyRow::COLUMNS
+    ))?;
     let mut rows = query.query([behind])?;
-    while let Some(row) = rows.next()?
-        && row.get::<_, i64>(2)? >= oldest
-    {
-        keys.note_recovered(&row.get(1)?, Position(row.get(0)?));
+    while let Some(row) = rows.next()? {
+        let row = KeyRow::read(row)?;
+        if row.at < oldest {
+            break;
+        }
+        keys.note_recovered(&row.key, row.pos);
     }
     Ok(())
 }

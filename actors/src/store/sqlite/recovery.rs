@@ -6,13 +6,16 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Counts;
-use super::codec::{self, RECORD, uint};
-use super::slices::{self, Entry};
-use super::{OpenError, Operator, older_keys};
+use super::codec::{Columns, RecordRow, columns, only};
+use super::file::OpenError;
+use super::older_keys;
+use super::slices::{self, Entry, EntryRow};
 use crate::store::CommitSink;
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
-use colloquy_model::key::secret_hash;
+use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::WebhookId;
+use colloquy_model::key::{SecretHash, secret_hash};
 use colloquy_model::position::Position;
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
@@ -20,16 +23,18 @@ use colloquy_model::time::Timestamp;
 /// Folds what lags and finds where the counts stand.
 pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
     let folded: i64 =
-        connection.query_row("SELECT value FROM meta WHERE key = 'folded'", [], |row| {
-            row.get(0)
-        })?;
+        connection.query_row("SELECT value FROM meta WHERE key = 'folded'", [], only)?;
     let transaction = connection.transaction()?;
     transaction.execute(
         "UPDATE conversations SET (seq, messages, last_message_at, updated_at) =
            (SELECT seq, from_customer + from_agent + from_system, last_message_at, at FROM rows
             WHERE entity = conversations.n ORDER BY seq DESC LIMIT 1)
-         WHERE n IN (SELECT entity FROM rows WHERE pos >= ?1 AND happened IN (4, 5))",
-        [folded],
+         WHERE n IN (SELECT entity FROM rows WHERE pos >= ?1 AND happened IN (?2, ?3))",
+        [
+            folded,
+            EventKind::MessageCreated as i64,
+            EventKind::MessageUpdated as i64,
+        ],
     )?;
     let mut numbers = HashMap::new();
     {
@@ -40,21 +45,26 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
                 None => query.query([])?,
             };
             while let Some(row) = rows.next()? {
-                let (tenant, number): (i64, i64) = (row.get(0)?, row.get(1)?);
-                let held = numbers.entry(tenant).or_insert(0);
-                *held = number.max(*held);
+                let last = LastNumber::read(row)?;
+                let held = numbers.entry(last.scope).or_insert(0);
+                *held = last.number.max(*held);
             }
             Ok(())
         };
-        collect("SELECT scope, number FROM scopes", None)?;
+        let columns = LastNumber::COLUMNS;
         collect(
-            "SELECT scope, max(number) FROM rows WHERE pos >= ?1 AND number IS NOT NULL GROUP BY scope",
+            &format!("SELECT {columns} FROM scopes GROUP BY scope"),
+            None,
+        )?;
+        collect(
+            &format!(
+                "SELECT {columns} FROM rows WHERE pos >= ?1 AND number IS NOT NULL GROUP BY scope"
+            ),
             Some(folded),
         )?;
     }
-    let last: Option<i64> =
-        transaction.query_row("SELECT max(pos) FROM rows", [], |row| row.get(0))?;
-    let next_pos = Position(last.unwrap_or(0)).next();
+    let last: Option<Position> = transaction.query_row("SELECT max(pos) FROM rows", [], only)?;
+    let next_pos = last.unwrap_or_default().next();
     transaction.execute(
         "UPDATE meta SET value = ?1 WHERE key = 'folded'",
         [next_pos.0],
@@ -65,14 +75,21 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
             [tenant, number],
         )?;
     }
-    let newest: Option<i64> =
-        transaction.query_row("SELECT max(entity) FROM rows", [], |row| row.get(0))?;
-    colloquy_model::id::never_below(uint(newest.unwrap_or(0)));
+    let newest: Option<u64> = transaction.query_row("SELECT max(entity) FROM rows", [], only)?;
+    colloquy_model::id::never_below(newest.unwrap_or(0));
     transaction.commit()?;
     feed(connection, next_pos)?;
     // A text redacted just before a crash may still stand in the log.
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     Ok(Counts::new(next_pos, numbers))
+}
+
+columns! {
+    /// The last number that was given in an account and mode.
+    struct LastNumber {
+        scope: i64,
+        number: i64 = "max(number)",
+    }
 }
 
 /// Positions that are taken into the feed by account in one transaction.
@@ -81,9 +98,8 @@ const FED_AT_ONCE: i64 = 50_000;
 /// Writes what a crash left out of the feed by account; all of it where the file comes from an
 /// older version.
 fn feed(connection: &mut Connection, next_pos: Position) -> rusqlite::Result<()> {
-    let mut from = connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], |row| {
-        row.get(0).map(Position)
-    })?;
+    let mut from: Position =
+        connection.query_row("SELECT value FROM meta WHERE key = 'fed'", [], only)?;
     while from < next_pos {
         let to = Position(from.0.saturating_add(FED_AT_ONCE)).min(next_pos);
         let transaction = connection.transaction()?;
@@ -103,49 +119,58 @@ fn unfed(
     from: Position,
     to: Position,
 ) -> rusqlite::Result<HashMap<i64, (u64, Vec<Entry>)>> {
-    let mut query = connection.prepare_cached(
-        "SELECT scope, number, pos, at, assignee, happened, channel FROM rows
-         WHERE pos >= ?1 AND pos < ?2 AND number IS NOT NULL ORDER BY pos",
-    )?;
+    let mut query = connection.prepare_cached(&format!(
+        "SELECT {} FROM rows WHERE pos >= ?1 AND pos < ?2 AND number IS NOT NULL ORDER BY pos",
+        EntryRow::COLUMNS
+    ))?;
     let mut rows = query.query([from.0, to.0])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
-        let (tenant, number, assignee): (i64, i64, Option<i64>) =
-            (row.get(0)?, row.get(1)?, row.get(4)?);
-        let entry = Entry {
-            pos: Position(row.get(2)?),
-            at: row.get(3)?,
-            assignee: uint(assignee.unwrap_or(0)),
-            happened: row.get(5)?,
-            channel: slices::channel_code(row.get(6)?),
-        };
+        let row = EntryRow::read(row)?;
+        let number = row.number.unwrap_or(0);
         found
-            .entry(tenant)
-            .or_insert_with(|| (uint(number), Vec::new()))
+            .entry(row.scope)
+            .or_insert_with(|| (number, Vec::new()))
             .1
-            .push(entry);
+            .push(row.entry());
     }
     Ok(found)
+}
+
+columns! {
+    /// When a key was used last.
+    struct KeyUse {
+        n: u64,
+        at: i64,
+    }
+}
+
+columns! {
+    /// A webhook endpoint, as the sink has to know it.
+    struct EndpointRow {
+        n: u64,
+        tail: u64,
+        scope: Tenant,
+    }
 }
 
 /// Tells the sink what it has to know before anything is asked.
 pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(), OpenError> {
     let mut uses = HashMap::new();
-    let mut query = connection.prepare("SELECT n, at FROM key_uses")?;
+    let sql = format!("SELECT {} FROM key_uses", KeyUse::COLUMNS);
+    let mut query = connection.prepare(&sql)?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        uses.insert(row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
+        let used = KeyUse::read(row)?;
+        uses.insert(used.n, used.at);
     }
     for kind in [Kind::Account, Kind::Key, Kind::User, Kind::Supervision] {
-        let mut query =
-            connection.prepare(&format!("SELECT {RECORD} FROM records WHERE kind = ?1"))?;
+        let sql = format!("SELECT {} FROM records WHERE kind = ?1", RecordRow::COLUMNS);
+        let mut query = connection.prepare(&sql)?;
         let mut rows = query.query([kind as i64])?;
         while let Some(row) = rows.next()? {
-            let record = codec::record(row, kind)?;
-            let used = uses
-                .get(&codec::int(record.subject.number))
-                .copied()
-                .unwrap_or(0);
+            let record = RecordRow::stored(row, kind)?;
+            let used = uses.get(&record.subject.number).copied().unwrap_or(0);
             sink.recovered_record(&record, used)
                 .map_err(|error| OpenError::Record(record.subject, error))?;
         }
@@ -156,13 +181,26 @@ pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(),
 
 /// Tells the sink which webhook endpoints there are.
 fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Result<()> {
-    let mut query = connection.prepare("SELECT n, tail, scope FROM records WHERE kind = ?1")?;
+    let sql = format!(
+        "SELECT {} FROM records WHERE kind = ?1",
+        EndpointRow::COLUMNS
+    );
+    let mut query = connection.prepare(&sql)?;
     let mut rows = query.query([Kind::Webhook as i64])?;
     while let Some(row) = rows.next()? {
-        let id = codec::id(row.get(0)?, row.get(1)?);
-        sink.recovered_endpoint(id, Tenant::from_number(row.get(2)?));
+        let row = EndpointRow::read(row)?;
+        sink.recovered_endpoint(WebhookId::from_parts(row.n, row.tail), row.scope);
     }
     Ok(())
+}
+
+/// How operators are known.
+#[derive(Debug)]
+pub struct Operator {
+    /// Their token's hash.
+    pub hash: SecretHash,
+    /// The token, where it has just been made.
+    pub fresh: Option<String>,
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.
@@ -174,7 +212,7 @@ pub(super) fn operator(connection: &Connection, set: Option<&str>) -> rusqlite::
         });
     }
     let made = connection
-        .query_row("SELECT hash FROM operator", [], |row| row.get(0))
+        .query_row("SELECT hash FROM operator", [], only)
         .optional()?;
     if let Some(hash) = made {
         return Ok(Operator { hash, fresh: None });

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
-use super::codec::{self, int};
-use super::{deliveries, identifiers};
+use super::codec::{self, Columns, columns, insert, int, only, whole};
+use super::{delivery_logs, identifiers};
 use colloquy_model::conversation::MessageView;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::event_kind::EventKind;
@@ -24,16 +24,18 @@ const EARLIER_BYTES: usize = 16;
 /// How far apart operations of one bulk request stand at most, about, in positions.
 const BULK_REACH: i64 = 10_000;
 
-/// How far a redaction has come.
-#[derive(Debug, Clone, Copy)]
-struct Redaction {
-    entity: i64,
-    /// The sequence of the message's own row.
-    original: i64,
-    /// The number of the edit that is to be erased next; 0 is the message's own row.
-    next: i64,
-    /// The last delivery of that row whose answers were erased.
-    delivery: i64,
+columns! {
+    /// How far a redaction has come.
+    #[derive(Debug, Clone, Copy)]
+    struct Redaction {
+        entity: i64,
+        /// The sequence of the message's own row.
+        original: i64,
+        /// The number of the edit that is to be erased next; 0 is the message's own row.
+        next: i64,
+        /// The last delivery of that row whose answers were erased.
+        delivery: i64,
+    }
 }
 
 /// Erases what the running transaction has room for, in bytes of text, and notes what is left.
@@ -52,30 +54,21 @@ pub(super) fn begin(
     if redaction.erase(connection, room)? {
         return Ok(());
     }
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO redactions(entity, original, next, delivery) VALUES (?1, ?2, ?3, ?4)")?
-        .execute([
-            redaction.entity,
-            redaction.original,
-            redaction.next,
-            redaction.delivery,
-        ])?;
+    insert!(connection, "INSERT OR REPLACE INTO redactions", {
+        entity: redaction.entity,
+        original: redaction.original,
+        next: redaction.next,
+        delivery: redaction.delivery,
+    })?;
     Ok(())
 }
 
 /// Goes on with one redaction, for about so many bytes of text; whether there was any.
 pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<bool> {
-    let read = |row: &Row<'_>| {
-        Ok(Redaction {
-            entity: row.get(0)?,
-            original: row.get(1)?,
-            next: row.get(2)?,
-            delivery: row.get(3)?,
-        })
-    };
+    let sql = format!("SELECT {} FROM redactions LIMIT 1", Redaction::COLUMNS);
     let found = connection
-        .prepare_cached("SELECT entity, original, next, delivery FROM redactions LIMIT 1")?
-        .query_row([], read)
+        .prepare_cached(&sql)?
+        .query_row([], whole::<Redaction>)
         .optional()?;
     let Some(mut redaction) = found else {
         return Ok(false);
@@ -96,28 +89,46 @@ pub(super) fn slice(connection: &Connection, bytes: usize) -> rusqlite::Result<b
     Ok(true)
 }
 
-/// A row that holds a text of the message.
-struct Text {
-    pos: Position,
-    at: i64,
-    bytes: usize,
+columns! {
+    /// A row that holds a text of the message.
+    struct Text {
+        pos: Position = "r.pos",
+        at: i64 = "r.at",
+        bytes: usize = "ifnull(length(r.payload), 0)",
+    }
+}
+
+/// A message that is redacted.
+struct Redacted {
+    /// Where the redaction stands.
+    position: Position,
+    /// The message as the redaction left it; none where that can't be read.
+    message: Option<MessageView>,
+}
+
+columns! {
+    /// The row to which a redaction points its message.
+    struct RedactedRow<'r> {
+        pos: Position = "e.pos",
+        payload: &'r [u8] = "e.payload",
+    }
 }
 
 impl Redaction {
     /// Erases texts as long as there is room; whether none is left.
     fn erase(&mut self, connection: &Connection, room: &mut usize) -> rusqlite::Result<bool> {
-        let Some((last, redacted)) = self.redacted(connection)? else {
+        let Some(redacted) = self.redacted(connection)? else {
             return Ok(true);
         };
         while *room > 0 {
-            let Some(text) = self.next_text(connection, last)? else {
+            let Some(text) = self.next_text(connection, redacted.position)? else {
                 return Ok(true);
             };
             if self.delivery == 0 {
                 *room = room.saturating_sub(ROW_BYTES + text.bytes);
-                self.erase_text(connection, redacted.as_ref(), &text)?;
+                self.erase_text(connection, redacted.message.as_ref(), &text)?;
             }
-            match deliveries::erase_some_answers(connection, (text.pos, self.delivery), room)? {
+            match delivery_logs::erase_some_answers(connection, text.pos, self.delivery, room)? {
                 Some(behind) => self.delivery = behind,
                 None => (self.next, self.delivery) = (self.next + 1, 0),
             }
@@ -125,44 +136,37 @@ impl Redaction {
         Ok(false)
     }
 
-    /// The position of the redaction, and the message as that left it; no message where it can't be
-    /// read.
-    fn redacted(
-        &self,
-        connection: &Connection,
-    ) -> rusqlite::Result<Option<(Position, Option<MessageView>)>> {
-        let sql = "SELECT e.pos, e.payload FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2";
+    /// What the redaction left of the message; none where there is no redaction.
+    fn redacted(&self, connection: &Connection) -> rusqlite::Result<Option<Redacted>> {
+        let sql = format!(
+            "SELECT {} FROM rows r JOIN rows e ON e.pos = r.edit WHERE r.entity = ?1 AND r.seq = ?2",
+            RedactedRow::COLUMNS
+        );
         connection
-            .prepare_cached(sql)?
+            .prepare_cached(&sql)?
             .query_row([self.entity, self.original], |row| {
-                let position = Position(row.get(0)?);
-                let unreadable = |error| {
-                    Unreadable::found(format_args!("position {position}: a redaction"), error)
-                };
-                Ok((position, identifiers::text(row, 1).map_err(unreadable).ok()))
+                let RedactedRow { pos, payload } = RedactedRow::read(row)?;
+                let unreadable =
+                    |error| Unreadable::found(format_args!("{pos}: a redaction"), error);
+                Ok(Redacted {
+                    position: pos,
+                    message: identifiers::text(payload).map_err(unreadable).ok(),
+                })
             })
             .optional()
     }
 
     /// The next row that is to be erased; the last is the redaction itself.
     fn next_text(&self, connection: &Connection, last: Position) -> rusqlite::Result<Option<Text>> {
-        let sql = if self.next == 0 {
-            "SELECT pos, at, length(payload) FROM rows WHERE entity = ?1 AND seq = ?2 AND ?3 = 0 AND pos < ?4"
+        let texts = if self.next == 0 {
+            "rows r WHERE r.entity = ?1 AND r.seq = ?2 AND ?3 = 0 AND r.pos < ?4"
         } else {
-            "SELECT r.pos, r.at, length(r.payload) FROM edits e JOIN rows r ON r.pos = e.pos
+            "edits e JOIN rows r ON r.pos = e.pos
              WHERE e.entity = ?1 AND e.original = ?2 AND e.number = ?3 AND e.pos < ?4"
         };
-        let text = |row: &Row<'_>| {
-            let bytes = row.get::<_, Option<i64>>(2)?.unwrap_or(0);
-            Ok(Text {
-                pos: Position(row.get(0)?),
-                at: row.get(1)?,
-                bytes: usize::try_from(bytes).unwrap_or(0),
-            })
-        };
         connection
-            .prepare_cached(sql)?
-            .query_row([self.entity, self.original, self.next, last.0], text)
+            .prepare_cached(&format!("SELECT {} FROM {texts}", Text::COLUMNS))?
+            .query_row([self.entity, self.original, self.next, last.0], whole)
             .optional()
     }
 
@@ -203,7 +207,7 @@ impl Redaction {
 fn forget_request(connection: &Connection, pos: Position) -> rusqlite::Result<()> {
     let request: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT request FROM rows WHERE pos = ?1")?
-        .query_row([pos.0], |row| row.get(0))
+        .query_row([pos.0], only)
         .optional()?;
     if let Some(Some(request)) = request
         && request.len() == EARLIER_BYTES
@@ -225,6 +229,15 @@ fn forget_request(connection: &Connection, pos: Position) -> rusqlite::Result<()
         EventKind::ConversationCreated as i64,
     ])?;
     Ok(())
+}
+
+columns! {
+    /// A row that may hold a text.
+    struct PayloadRow<'r> {
+        entity: i64,
+        happened: i64,
+        payload: Option<&'r [u8]>,
+    }
 }
 
 /// What readers look through: it hides texts that are redacted and that the file still holds.
@@ -262,16 +275,19 @@ impl<'c> Veil<'c> {
         let Some(connection) = self.0 else {
             return Ok(false);
         };
-        let found: Option<(i64, i64, Option<Vec<u8>>)> = connection
-            .prepare_cached("SELECT entity, happened, payload FROM rows WHERE pos = ?1")?
-            .query_row([position.0], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })
-            .optional()?;
-        let Some((entity, happened, Some(payload))) = found else {
-            return Ok(false);
+        let sql = format!("SELECT {} FROM rows WHERE pos = ?1", PayloadRow::COLUMNS);
+        let hides = |row: &Row<'_>| {
+            let row = PayloadRow::read(row)?;
+            match row.payload {
+                Some(payload) => self.hides(row.entity, row.happened, payload),
+                None => Ok(false),
+            }
         };
-        self.hides(entity, happened, &payload)
+        let found = connection
+            .prepare_cached(&sql)?
+            .query_row([position.0], hides)
+            .optional()?;
+        Ok(found.unwrap_or(false))
     }
 
     fn hides(&self, entity: i64, happened: i64, payload: &[u8]) -> rusqlite::Result<bool> {

@@ -13,19 +13,21 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use super::pace::Phase;
 use super::redacting::Veil;
 use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
 use crate::conversation::messages::{RedactMessage, SendMessage};
 use crate::idempotency::{Idempotency, Known};
 use crate::store::contract::{Bench, House, wait};
-use crate::store::{EventQuery, FeedRow, RevisionQuery, Span, StoredMessage, StoredPage};
+use crate::store::{EventQuery, FeedRow, RevisionQuery, StoredMessage, StoredPage};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::{MessageCounts, MessageView};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, MessageId};
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
@@ -149,22 +151,20 @@ impl Often {
     fn shown(&self) -> Vec<Bytes> {
         let connection = &self.bare.writer.connection;
         let mut shown = Vec::new();
-        for span in [
-            Span::Entity(tenant(), self.subject()),
-            Span::Tenant(tenant()),
-        ] {
+        for source in [EventSource::Entity(self.subject()), EventSource::Account] {
             let filter = EventFilter::default();
             let query = EventQuery {
-                span,
+                tenant: tenant(),
+                source,
                 after: 0,
                 until: None,
                 filter,
                 limit: 10_000,
                 total: true,
             };
-            let fresh = match query.span {
-                Span::Tenant(tenant) => self.bare.writer.slicing.fresh().of(tenant.number()),
-                Span::Entity(..) => None,
+            let fresh = match query.source {
+                EventSource::Account => self.bare.writer.slicing.fresh().of(tenant().number()),
+                EventSource::Entity(_) => None,
             };
             let page = events::page(connection, fresh, &query)
                 .unwrap()
@@ -262,7 +262,7 @@ fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
                 .iter()
                 .all(|bytes| serde_json::from_slice::<Value>(bytes).is_ok())
         );
-        often.bare.writer.keep_house(false);
+        often.bare.writer.keep_house(Phase::Running);
         slices += 1;
     }
     let (id, first) = (often.conversation, often.id());
@@ -300,7 +300,7 @@ fn texts_go_also_where_their_redaction_can_t_be_read() {
     let sql = "UPDATE rows SET payload = x'7b' WHERE pos = (SELECT max(pos) FROM rows)";
     assert_eq!(writer.connection.execute(sql, []).unwrap(), 1);
     while often.under_way() > 0 {
-        often.bare.writer.keep_house(false);
+        often.bare.writer.keep_house(Phase::Running);
         assert!(
             often.bare.writer.healthy.load(Ordering::Relaxed),
             "the writer goes on"

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::codec::{int, uint};
+use super::codec::{Columns, columns, int, only};
 use crate::store::CommitSink;
 use colloquy_model::conversation::Status;
 
@@ -27,6 +27,15 @@ struct Rename {
     behind: i64,
 }
 
+columns! {
+    /// A new name that is still to be copied, and the customer's revision that gave it.
+    struct RenameRow {
+        customer: u64,
+        name: Box<str>,
+        revision: u64,
+    }
+}
+
 /// All of them, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Renames {
@@ -38,13 +47,13 @@ impl Renames {
     /// What an earlier run left to be done.
     pub(super) fn open(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Result<Self> {
         let mut renames = Renames::default();
-        let mut query = connection.prepare("SELECT customer, name, revision FROM renames")?;
+        let sql = format!("SELECT {} FROM renames", RenameRow::COLUMNS);
+        let mut query = connection.prepare(&sql)?;
         let mut found = query.query([])?;
         while let Some(row) = found.next()? {
-            let (customer, name, revision): (i64, Box<str>, i64) =
-                (row.get(0)?, row.get(1)?, row.get(2)?);
-            sink.recovered_name(uint(customer), &name, uint(revision));
-            renames.add(uint(customer), &name, uint(revision));
+            let row = RenameRow::read(row)?;
+            sink.recovered_name(row.customer, &row.name, row.revision);
+            renames.add(row.customer, &row.name, row.revision);
         }
         Ok(renames)
     }
@@ -123,7 +132,7 @@ impl Rename {
         )?;
         let mut behind = self.behind;
         loop {
-            let page = next.query_map(params![int(customer), behind, PAGE], |row| row.get(0))?;
+            let page = next.query_map(params![int(customer), behind, PAGE], only)?;
             let page = page.collect::<rusqlite::Result<Vec<i64>>>()?;
             for n in &page {
                 update.execute(params![n, self.name, int(self.revision)])?;

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::codec::{self, int};
+use super::codec::{self, int, only};
 use super::slices::{self, SLICE, Slice, first_of};
+use crate::store::DeliveryState;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::KEPT_MS;
 use colloquy_model::time::Timestamp;
 
@@ -89,7 +91,7 @@ impl Retention {
 fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT scope FROM feed WHERE scope > ?1 ORDER BY scope LIMIT 1")?
-        .query_row([behind], |row| row.get(0))
+        .query_row([behind], only)
         .optional()
 }
 
@@ -155,12 +157,18 @@ fn reached(
 /// copy perhaps, learns from them what has changed.
 fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
     let mut free = connection.prepare_cached(
-        "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (1, 2, 3)
+        "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (?2, ?3, ?4)
          AND seq < (SELECT max(seq) FROM rows AS own WHERE own.entity = rows.entity)
-         AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.pos = rows.pos AND deliveries.state = 0)",
+         AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.pos = rows.pos AND deliveries.state = ?5)",
     )?;
     for entry in &slice.entries {
-        free.execute([entry.pos.0])?;
+        free.execute([
+            entry.pos.0,
+            EventKind::ConversationCreated as i64,
+            EventKind::ConversationUpdated as i64,
+            EventKind::ConversationClosed as i64,
+            DeliveryState::Pending as i64,
+        ])?;
     }
     Ok(())
 }

@@ -1,14 +1,22 @@
 //! A message's earlier texts, page by page: edits are numbered, so that a page costs what it shows.
 
 use bytes::Bytes;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
-use super::codec::int;
+use super::codec::{Columns, columns, int};
 use super::identifiers;
 use crate::store::{RevisionQuery, StoredPage};
 use colloquy_model::conversation::{MessageView, RevisionView};
 use colloquy_model::page::{Order, Start};
 use colloquy_model::time::Timestamp;
+
+columns! {
+    /// A text of a message, the message's own or an edit's, and the time of the edit behind it.
+    struct EarlierText<'r> {
+        payload: &'r [u8] = "r.payload",
+        replaced_at: i64 = "(SELECT at FROM rows WHERE pos = n.pos)",
+    }
+}
 
 /// A page of a message's earlier texts, as JSON; none where the message is not there for this
 /// caller.
@@ -31,36 +39,35 @@ pub(super) fn page(
     } else {
         skip
     };
-    let mut items = read(
-        connection,
-        (int(query.conversation.number), int(message.sequence)),
-        (first, count),
-    )?;
-    if message.now.redacted {
-        // What the file still holds of it is nobody's to see.
-        items.iter_mut().for_each(|(text, _)| text.erase());
-    }
+    let sql = format!(
+        "SELECT {} FROM edits n
+         LEFT JOIN edits t ON t.entity = n.entity AND t.original = n.original AND t.number = n.number - 1
+         JOIN rows r ON r.pos = coalesce(t.pos, (SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2))
+         WHERE n.entity = ?1 AND n.original = ?2 AND n.number > ?3 ORDER BY n.number LIMIT ?4",
+        EarlierText::COLUMNS
+    );
+    let values = [
+        int(query.conversation.number),
+        int(message.sequence),
+        int(first),
+        int(count),
+    ];
+    let shown = |row: &Row<'_>| {
+        let row = EarlierText::read(row)?;
+        let mut text = identifiers::text(row.payload)?;
+        if message.now.redacted {
+            // What the file still holds of it is nobody's to see.
+            text.erase();
+        }
+        Ok(revision(text, row.replaced_at))
+    };
+    let mut items = connection
+        .prepare_cached(&sql)?
+        .query_map(values, shown)?
+        .collect::<rusqlite::Result<Vec<Bytes>>>()?;
     if descending {
         items.reverse();
     }
-    let shown = items.into_iter().map(
-        |(
-            MessageView {
-                content, metadata, ..
-            },
-            at,
-        )| {
-            // A shape of ours: it can't fail.
-            serde_json::to_vec(&RevisionView {
-                content,
-                metadata,
-                replaced_at: Timestamp(at),
-            })
-            .unwrap_or_default()
-            .into()
-        },
-    );
-    let items = shown.collect();
     Ok(Some(StoredPage {
         items,
         total: message.edits,
@@ -69,21 +76,17 @@ pub(super) fn page(
     }))
 }
 
-/// The texts from this one on, counted from 0, the message's own; each with the time of the edit
-/// that replaced it.
-fn read(
-    connection: &Connection,
-    (entity, original): (i64, i64),
-    (first, count): (u64, u64),
-) -> rusqlite::Result<Vec<(MessageView, i64)>> {
-    let mut query = connection.prepare_cached(
-        "SELECT r.payload, (SELECT at FROM rows WHERE pos = n.pos) FROM edits n
-         LEFT JOIN edits t ON t.entity = n.entity AND t.original = n.original AND t.number = n.number - 1
-         JOIN rows r ON r.pos = coalesce(t.pos, (SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2))
-         WHERE n.entity = ?1 AND n.original = ?2 AND n.number > ?3 ORDER BY n.number LIMIT ?4",
-    )?;
-    let rows = query.query_map([entity, original, int(first), int(count)], |row| {
-        Ok((identifiers::text(row, 0)?, row.get(1)?))
-    })?;
-    rows.collect()
+/// An earlier text as the interface shows it, in JSON.
+fn revision(text: MessageView, replaced_at: i64) -> Bytes {
+    let MessageView {
+        content, metadata, ..
+    } = text;
+    // A shape of ours: it can't fail.
+    serde_json::to_vec(&RevisionView {
+        content,
+        metadata,
+        replaced_at: Timestamp(replaced_at),
+    })
+    .unwrap_or_default()
+    .into()
 }

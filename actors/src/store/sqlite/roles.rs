@@ -3,25 +3,28 @@
 //! Commits and deliveries go to the writer, reads to the connections for what is asked: what actors
 //! wait for, lists, contents, streams, and what the server asks by itself.
 
-use super::batch::PayloadDigests;
-use super::writer::Work;
+use super::batch::{PayloadDigest, PayloadDigests};
+use super::file::log_of;
+use super::work::Work;
 use super::{
-    ReadClass, SqliteStore, delivery_lists, documents, events, housekeeping, identifiers, lists,
-    loads, log_of, message_lists, older_keys, revisions, timed,
+    ReadClass, SqliteStore, activity, chores, delivery_lists, document_lists, document_loads,
+    events, identifiers, lists, loads, message_lists, older_keys, revisions, timed, versions,
 };
 use crate::store::{
     ActivityQuery, ActivityRow, CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery,
     DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EventLog, EventPage, EventQuery, FeedRow, FramedVersion, KeptRow, Later, Lists,
-    MessageQuery, ReadError, RecordQuery, RevisionQuery, Settle, Span, Store, StoreHealth,
-    StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion,
-    Timed, TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
+    EndpointTotals, EventLog, EventPage, EventQuery, FeedRow, FramedVersion, IndexedDocument,
+    KeptRow, Later, Lists, MessageQuery, OwnedDocument, ReadError, RecordQuery, RevisionQuery,
+    Settle, Store, StoreHealth, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
+    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, VersionQuery,
+    WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::event::Event;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
@@ -147,18 +150,17 @@ impl Lists for SqliteStore {
 impl EventLog for SqliteStore {
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let fresh = Arc::clone(&self.fresh);
-        let (Span::Tenant(tenant) | Span::Entity(tenant, _)) = query.span;
         // Whoever follows needs no total, and must not wait for those who list.
         let readers = if query.total {
             &self.lists
         } else {
             &self.streams
         };
-        let page = readers.read(ReadClass::of(tenant), move |connection| {
+        let page = readers.read(ReadClass::of(query.tenant), move |connection| {
             // Before anything is read: what memory has let go by then is in the file.
-            let fresh = match query.span {
-                Span::Tenant(tenant) => fresh.of(tenant.number()),
-                Span::Entity(..) => None,
+            let fresh = match query.source {
+                EventSource::Account => fresh.of(query.tenant.number()),
+                EventSource::Entity(_) => None,
             };
             events::page(connection, fresh, &query)
         });
@@ -187,7 +189,7 @@ impl DocumentStore for SqliteStore {
         let page = self
             .lists
             .read(ReadClass::of(query.tenant), move |connection| {
-                documents::list(connection, &query)
+                document_lists::page(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
@@ -196,7 +198,7 @@ impl DocumentStore for SqliteStore {
         let page = self
             .lists
             .read(ReadClass::of(query.tenant), move |connection| {
-                documents::versions(connection, &query)
+                versions::page(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
@@ -205,9 +207,9 @@ impl DocumentStore for SqliteStore {
         &self,
         tenant: Tenant,
         number: u64,
-    ) -> Later<Result<Option<(DocumentRow, bool)>, ReadError>> {
+    ) -> Later<Result<Option<IndexedDocument>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::row(connection, tenant, number)
+            document_lists::row(connection, tenant, number)
         })
     }
 
@@ -218,7 +220,7 @@ impl DocumentStore for SqliteStore {
         number: u64,
     ) -> Later<Result<Option<FramedVersion>, ReadError>> {
         self.contents.read(ReadClass::of(whom), move |connection| {
-            documents::one(connection, document, number)
+            versions::one(connection, document, number)
         })
     }
 
@@ -229,7 +231,7 @@ impl DocumentStore for SqliteStore {
         numbers: Vec<u64>,
     ) -> Later<Result<Vec<VersionId>, ReadError>> {
         self.contents.read(ReadClass::of(whom), move |connection| {
-            documents::version_ids(connection, document, &numbers)
+            versions::ids(connection, document, &numbers)
         })
     }
 
@@ -237,14 +239,14 @@ impl DocumentStore for SqliteStore {
         let page = self
             .lists
             .read(ReadClass::of(query.tenant), move |connection| {
-                documents::activity(connection, &query)
+                activity::page(connection, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
     }
 
-    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<(Subject, Tenant)>, ReadError>> {
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<OwnedDocument>, ReadError>> {
         self.loads.read(ReadClass::Links, move |connection| {
-            documents::link(connection, &hash)
+            document_loads::link(connection, &hash)
         })
     }
 
@@ -252,9 +254,9 @@ impl DocumentStore for SqliteStore {
         &self,
         before: i64,
         most: u32,
-    ) -> Later<Result<Vec<(Subject, Tenant)>, ReadError>> {
+    ) -> Later<Result<Vec<OwnedDocument>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::overdue(connection, before, most)
+            document_loads::overdue(connection, before, most)
         })
     }
 
@@ -262,9 +264,9 @@ impl DocumentStore for SqliteStore {
         &self,
         number: u64,
         most: u32,
-    ) -> Later<Result<Vec<(u64, Tenant)>, ReadError>> {
+    ) -> Later<Result<Vec<OwnedDocument>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
-            documents::behind(connection, number, most)
+            document_loads::behind(connection, number, most)
         })
     }
 }
@@ -332,7 +334,7 @@ impl DeliveryStore for SqliteStore {
 
 impl TimerStore for SqliteStore {
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
-        self.chores.read(ReadClass::SERVER, housekeeping::list)
+        self.chores.read(ReadClass::SERVER, chores::list)
     }
 
     fn chore_done(&self, chore: Chore) {
@@ -400,11 +402,14 @@ pub(super) fn payload_digests(commit: &Commit) -> PayloadDigests {
     let digest = |payload: &[u8]| {
         let mut salt = [0; 16];
         colloquy_model::random::fill(&mut salt);
-        let digest = Sha256::new()
+        let hash = Sha256::new()
             .chain_update(salt)
             .chain_update(payload)
             .finalize();
-        (salt, digest.into())
+        PayloadDigest {
+            salt,
+            hash: hash.into(),
+        }
     };
     commit.rows.iter().map(|row| digest(&row.payload)).collect()
 }

@@ -2,7 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::OpenError;
+use super::codec::only;
+use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
 pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
@@ -181,7 +182,7 @@ CREATE INDEX IF NOT EXISTS rows_of_documents ON rows(entity, happened, seq) WHER
 /// A file of a newer version is refused as it stands.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
     let version: usize = connection
-        .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+        .pragma_query_value(None, "user_version", only::<i64>)
         .map(|v| usize::try_from(v).unwrap_or(usize::MAX))?;
     if version > MIGRATIONS.len() {
         return Err(OpenError::Newer {

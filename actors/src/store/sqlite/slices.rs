@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{self, int, uint};
+use super::codec::{self, Columns, columns, int, only, whole};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
@@ -76,13 +76,18 @@ impl Wanted {
         self.kinds != u64::MAX || self.channel.is_some()
     }
 
-    /// Whether messages' own rows pass by kind, and whether any other of a conversation does.
-    pub(super) fn sides(&self) -> (bool, bool) {
-        let own = bit(EventKind::MessageCreated as u8);
-        (
-            self.kinds & own != 0,
-            self.kinds & CONVERSATIONS & !own != 0,
-        )
+    /// Which rows of a conversation pass by kind.
+    pub(super) fn rows(&self) -> WantedRows {
+        let messages = bit(EventKind::MessageCreated as u8);
+        match (
+            self.kinds & messages != 0,
+            self.kinds & CONVERSATIONS & !messages != 0,
+        ) {
+            (true, true) => WantedRows::Both,
+            (true, false) => WantedRows::Messages,
+            (false, true) => WantedRows::Others,
+            (false, false) => WantedRows::Neither,
+        }
     }
 
     /// The same kinds without messages' own rows.
@@ -107,15 +112,38 @@ impl Wanted {
         self.kinds & bit(happened) != 0 && self.channel.is_none_or(|wanted| wanted == channel)
     }
 
-    /// As SQL compares: the bits of kinds, the channel's code, the assignee.
-    pub(super) fn values(&self) -> (i64, Option<i64>, Option<i64>) {
-        let kinds = i64::from_le_bytes(self.kinds.to_le_bytes());
-        (
-            kinds,
-            self.channel.map(|channel| i64::from(channel) - 1),
-            self.assignee.map(int),
-        )
+    /// The same as SQLite compares.
+    pub(super) fn values(&self) -> WantedValues {
+        WantedValues {
+            kinds: i64::from_le_bytes(self.kinds.to_le_bytes()),
+            channel: self.channel.map(|channel| i64::from(channel) - 1),
+            assignee: self.assignee.map(int),
+        }
     }
+}
+
+/// Which rows of a conversation a filter asks for, as far as their kinds say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WantedRows {
+    /// Messages' own rows, and some of the others.
+    Both,
+    /// Messages' own rows alone.
+    Messages,
+    /// Some of the others alone.
+    Others,
+    /// None.
+    Neither,
+}
+
+/// What a filter asks, in SQLite's values.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WantedValues {
+    /// A bit for each kind.
+    pub(super) kinds: i64,
+    /// The channel's code; none for any.
+    pub(super) channel: Option<i64>,
+    /// The number of the assignee's identifier; none for any.
+    pub(super) assignee: Option<i64>,
 }
 
 /// The bits of what happens in conversations.
@@ -241,11 +269,46 @@ impl Slice {
     }
 }
 
-const COLUMNS: &str = "first, before, entries";
+columns! {
+    /// An event in the log of changes, as its entry has it.
+    pub(super) struct EntryRow {
+        scope: i64,
+        number: Option<u64>,
+        pos: Position,
+        at: i64,
+        assignee: Option<u64>,
+        happened: u8,
+        channel: Option<i64>,
+    }
+}
+
+impl EntryRow {
+    pub(super) fn entry(&self) -> Entry {
+        Entry {
+            pos: self.pos,
+            at: self.at,
+            assignee: self.assignee.unwrap_or(0),
+            happened: self.happened,
+            channel: channel_code(self.channel),
+        }
+    }
+}
+
+columns! {
+    /// A slice as the file holds it.
+    struct SliceRow<'r> {
+        first: u64,
+        before: &'r [u8],
+        entries: &'r [u8],
+    }
+}
 
 fn slice(row: &rusqlite::Row<'_>) -> rusqlite::Result<Slice> {
-    let first = uint(row.get(0)?);
-    let (before, entries) = (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?);
+    let SliceRow {
+        first,
+        before,
+        entries,
+    } = SliceRow::read(row)?;
     if before.len() % TOTAL != 0 || entries.len() % ENTRY != 0 {
         return Err(codec::damaged(
             format_args!("the feed's slice from {first}"),
@@ -269,7 +332,10 @@ pub(super) fn read(
     tenant: i64,
     first: u64,
 ) -> rusqlite::Result<Option<Slice>> {
-    let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first = ?2");
+    let sql = format!(
+        "SELECT {} FROM feed WHERE scope = ?1 AND first = ?2",
+        SliceRow::COLUMNS
+    );
     connection
         .prepare_cached(&sql)?
         .query_row([tenant, int(first)], slice)
@@ -278,7 +344,10 @@ pub(super) fn read(
 
 /// The newest slice.
 pub(super) fn newest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<Slice>> {
-    let sql = format!("SELECT {COLUMNS} FROM feed WHERE scope = ?1 ORDER BY first DESC LIMIT 1");
+    let sql = format!(
+        "SELECT {} FROM feed WHERE scope = ?1 ORDER BY first DESC LIMIT 1",
+        SliceRow::COLUMNS
+    );
     connection
         .prepare_cached(&sql)?
         .query_row([tenant], slice)
@@ -292,7 +361,8 @@ pub(super) fn oldest(
     from: u64,
 ) -> rusqlite::Result<Option<Slice>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM feed WHERE scope = ?1 AND first >= ?2 ORDER BY first LIMIT 1"
+        "SELECT {} FROM feed WHERE scope = ?1 AND first >= ?2 ORDER BY first LIMIT 1",
+        SliceRow::COLUMNS
     );
     connection
         .prepare_cached(&sql)?
@@ -309,18 +379,18 @@ pub(super) fn totals(
     connection
         .prepare_cached("SELECT before FROM feed WHERE scope = ?1 AND first = ?2")?
         .query_row([tenant, int(first)], |row| {
-            Ok(Totals::from_bytes(row.get_ref(0)?.as_blob()?))
+            codec::column(row, 0, "feed.before").map(Totals::from_bytes)
         })
         .optional()
 }
 
 /// The last number that retention took away.
 pub(super) fn floor(connection: &Connection, tenant: i64) -> rusqlite::Result<u64> {
-    let floor: Option<i64> = connection
+    let floor = connection
         .prepare_cached("SELECT floor FROM scopes WHERE scope = ?1")?
-        .query_row([tenant], |row| row.get(0))
+        .query_row([tenant], only)
         .optional()?;
-    Ok(uint(floor.unwrap_or(0)))
+    Ok(floor.unwrap_or(0))
 }
 
 /// Writes entries behind those that are written; `from` is the number of the first, and what is
@@ -411,49 +481,50 @@ fn put(
     Ok(())
 }
 
-/// How many of an assignee's events stand before a slice and in it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
-    pub(super) first: u64,
-    pub(super) before: u64,
-    pub(super) here: u64,
+columns! {
+    /// How many of an assignee's events stand before a slice and in it.
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Share {
+        first: u64,
+        before: u64,
+        here: u64,
+    }
 }
 
 /// The assignee's last slice that begins with this number or before.
 pub(super) fn share_until(
-    c: &Connection,
+    connection: &Connection,
     tenant: i64,
     assignee: u64,
     first: u64,
 ) -> rusqlite::Result<Option<Share>> {
-    let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first <= ?3
-               ORDER BY first DESC LIMIT 1";
-    share(c, sql, [tenant, int(assignee), int(first)])
+    let sql = format!(
+        "SELECT {} FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first <= ?3
+         ORDER BY first DESC LIMIT 1",
+        Share::COLUMNS
+    );
+    share(connection, &sql, [tenant, int(assignee), int(first)])
 }
 
 /// The assignee's first slice that begins behind this number.
 pub(super) fn share_behind(
-    c: &Connection,
+    connection: &Connection,
     tenant: i64,
     assignee: u64,
     first: u64,
 ) -> rusqlite::Result<Option<Share>> {
-    let sql = "SELECT first, before, here FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first > ?3
-               ORDER BY first LIMIT 1";
-    share(c, sql, [tenant, int(assignee), int(first)])
+    let sql = format!(
+        "SELECT {} FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first > ?3
+         ORDER BY first LIMIT 1",
+        Share::COLUMNS
+    );
+    share(connection, &sql, [tenant, int(assignee), int(first)])
 }
 
 fn share(connection: &Connection, sql: &str, values: [i64; 3]) -> rusqlite::Result<Option<Share>> {
-    let share = |row: &rusqlite::Row<'_>| {
-        Ok(Share {
-            first: uint(row.get(0)?),
-            before: uint(row.get(1)?),
-            here: uint(row.get(2)?),
-        })
-    };
     connection
         .prepare_cached(sql)?
-        .query_row(values, share)
+        .query_row(values, whole)
         .optional()
 }
 

@@ -19,15 +19,18 @@ use tempfile::TempDir;
 
 use super::checkpointing::Checkpointing;
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
-use super::housekeeping::{Housekeeping, Pace};
+use super::file::{BUSY_MAX, connect, log_of};
+use super::housekeeping::Housekeeping;
+use super::pace::{Pace, Phase};
 use super::recent_events::SegmentWriter;
 use super::retention::Retention;
 use super::wal_preallocation::WalPreallocation;
-use super::writer::{Work, Writer};
+use super::work::Work;
+use super::writer::Writer;
 use super::writer_metrics::WriterCounters;
-use super::{ReadClass, SqliteStore, StoreSettings, check, connect, log_of, recovery, schema};
+use super::{ReadClass, SqliteStore, StoreSettings, check, recovery, schema};
 use crate::store::contract::{Bench, House, Opened, contract, wait};
-use crate::store::{CommitLog, EventQuery, ReadError, Span, Store};
+use crate::store::{CommitLog, EventQuery, ReadError, Store};
 use crate::views::Views;
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Commit, ConstraintViolation, NewRow};
@@ -35,6 +38,7 @@ use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::event_source::EventSource;
 use colloquy_model::idempotency::KEPT_MS;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -228,8 +232,8 @@ impl Bare {
             counters: Arc::new(WriterCounters::default()),
             healthy: Arc::new(AtomicBool::new(true)),
             banned: HashMap::new(),
-            tidying: super::deliveries::Tidying::default(),
-            headroom: WalPreallocation::of(&log_of(&path)),
+            tidying: super::delivery_tidying::Tidying::default(),
+            wal_preallocation: WalPreallocation::of(&log_of(&path)),
         };
         Bare { writer, folder }
     }
@@ -394,7 +398,7 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
         bare.batch(vec![(Incarnation::next(), row_of(1, 0, 10))]),
         [Err(CommitFailure::Unavailable)]
     );
-    bare.writer.keep_house(false);
+    bare.writer.keep_house(Phase::Running);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
     bare.writer
         .connection
@@ -402,7 +406,7 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
         .unwrap();
     let begun = Instant::now();
     while !bare.writer.healthy.load(Ordering::Relaxed) {
-        bare.writer.keep_house(false);
+        bare.writer.keep_house(Phase::Running);
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }
@@ -428,11 +432,11 @@ fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
         "{refused:?}"
     );
     assert!(
-        begun.elapsed() < 3 * super::BUSY_MAX,
+        begun.elapsed() < 3 * BUSY_MAX,
         "waited once for all of them: {:?}",
         begun.elapsed()
     );
-    bare.writer.keep_house(false);
+    bare.writer.keep_house(Phase::Running);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
     stranger.execute_batch("ROLLBACK").unwrap();
     let again = (2..200).map(|entity| (Incarnation::next(), row_of(entity, 0, 10)));
@@ -845,7 +849,8 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
             ..EventFilter::default()
         };
         let query = EventQuery {
-            span: Span::Tenant(Tenant::of(0, mode)),
+            tenant: Tenant::of(0, mode),
+            source: EventSource::Account,
             after: 0,
             until: None,
             filter,
@@ -883,7 +888,7 @@ fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
         commit.rows[0].happened = happened[usize::try_from(expected % 3).unwrap()];
         assert_eq!(bare.batch(vec![(Incarnation::next(), commit)]), [Ok(())]);
     }
-    bare.writer.keep_house(true);
+    bare.writer.keep_house(Phase::Closing);
     let connection = &bare.writer.connection;
     let mut retention = Retention::new(Some(Duration::from_secs(1)), Duration::ZERO);
     let freed = || {

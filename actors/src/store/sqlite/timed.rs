@@ -1,12 +1,14 @@
 //! Conversations in the order of the time at which they do something by themselves, each from an
 //! index of its own.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use super::codec::{id, int, uint};
+use super::codec::{Columns, columns, int};
 use super::dirty_headers::DirtyHeaders;
 use crate::store::{Timed, TimedQuery, Timing};
 use colloquy_model::caller::Tenant;
+use colloquy_model::conversation::Status;
+use colloquy_model::id::ConversationId;
 
 /// The next of them; the last is the first that is not due.
 pub(super) fn timed(
@@ -20,23 +22,49 @@ pub(super) fn timed(
     }
 }
 
+columns! {
+    /// A conversation that sleeps.
+    struct SnoozedRow {
+        n: u64,
+        tail: u64,
+        scope: Tenant,
+        snoozed_until: i64,
+    }
+}
+
 fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<Timed>> {
     let (at, n) = query.behind.unwrap_or((i64::MIN, 0));
-    let mut statement = connection.prepare_cached(
-        "SELECT n, tail, scope, snoozed_until FROM conversations INDEXED BY conversations_snoozed
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {} FROM conversations INDEXED BY conversations_snoozed
          WHERE snoozed_until IS NOT NULL AND (snoozed_until, n) > (?1, ?2) ORDER BY snoozed_until, n LIMIT ?3",
-    )?;
+        SnoozedRow::COLUMNS
+    ))?;
     let mut rows = statement.query(params![at, int(n), query.limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let one = read(row)?;
-        let due = one.at <= query.until;
-        found.push(one);
-        if !due {
+        let row = SnoozedRow::read(row)?;
+        found.push(Timed {
+            id: ConversationId::from_parts(row.n, row.tail),
+            tenant: row.scope,
+            listed_at: row.snoozed_until,
+            at: row.snoozed_until,
+        });
+        if row.snoozed_until > query.until {
             break;
         }
     }
     Ok(found)
+}
+
+columns! {
+    /// A conversation that does not sleep, and its last activity as its header says it.
+    struct IdleRow {
+        n: u64,
+        tail: u64,
+        scope: Tenant,
+        active_at: i64 = "max(roused_at, ifnull(last_message_at, 0))",
+        seq: u64,
+    }
 }
 
 /// The index shows the activity as of the headers; whoever has spoken since stands in the view of
@@ -49,38 +77,31 @@ fn idle(
 ) -> rusqlite::Result<Vec<Timed>> {
     let (at, n) = query.behind.unwrap_or((i64::MIN, 0));
     // Row values don't use an index over an expression: the first term does, the second leaves out
-    // what was read.
-    let mut statement = connection.prepare_cached(
-        "SELECT n, tail, scope, max(roused_at, ifnull(last_message_at, 0)) active_at, seq
-         FROM conversations INDEXED BY conversations_idle
-         WHERE scope = ?1 AND status <> 2 AND snoozed_until IS NULL AND max(roused_at, ifnull(last_message_at, 0)) >= ?2
+    // what was read. A partial index is used where its condition is written out, not where a part
+    // of it is bound.
+    let closed = Status::Closed.code();
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {} FROM conversations INDEXED BY conversations_idle
+         WHERE scope = ?1 AND status <> {closed} AND snoozed_until IS NULL AND max(roused_at, ifnull(last_message_at, 0)) >= ?2
            AND (max(roused_at, ifnull(last_message_at, 0)) > ?2 OR n > ?3)
          ORDER BY max(roused_at, ifnull(last_message_at, 0)), n LIMIT ?4",
-    )?;
+        IdleRow::COLUMNS
+    ))?;
     let mut rows = statement.query(params![tenant.number(), at, int(n), query.limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let mut one = read(row)?;
-        let listed_due = one.listed_at <= query.until;
-        let header = uint(row.get(4)?);
-        let newer = lagging.of(one.id.number()).filter(|lag| lag.seq > header);
-        one.at = newer
-            .and_then(|lag| lag.last_message_at)
-            .map_or(one.at, |said| said.max(one.at));
-        found.push(one);
-        if !listed_due {
+        let row = IdleRow::read(row)?;
+        let newer = lagging.of(row.n).filter(|lag| lag.seq > row.seq);
+        let said_at = newer.and_then(|lag| lag.last_message_at);
+        found.push(Timed {
+            id: ConversationId::from_parts(row.n, row.tail),
+            tenant: row.scope,
+            listed_at: row.active_at,
+            at: said_at.map_or(row.active_at, |said_at| said_at.max(row.active_at)),
+        });
+        if row.active_at > query.until {
             break;
         }
     }
     Ok(found)
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<Timed> {
-    let at = row.get(3)?;
-    Ok(Timed {
-        id: id(row.get(0)?, row.get(1)?),
-        tenant: Tenant::from_number(row.get(2)?),
-        listed_at: at,
-        at,
-    })
 }

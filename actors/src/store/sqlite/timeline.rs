@@ -13,6 +13,13 @@ use colloquy_model::position::Position;
 pub(super) struct Places {
     /// Their positions.
     pub(super) positions: Vec<Position>,
+    /// What the page says of the list as a whole.
+    pub(super) end: PageEnd,
+}
+
+/// Where a page of events ends, and what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageEnd {
     /// How many match, where that was asked for.
     pub(super) total: u64,
     /// The number up to which the page tells everything.
@@ -36,8 +43,9 @@ struct Timeline<'c> {
 pub(super) fn page(
     connection: &Connection,
     fresh: Option<(u64, Vec<Entry>)>,
-    (tenant, query): (i64, &EventQuery),
+    query: &EventQuery,
 ) -> rusqlite::Result<Result<Places, ReadError>> {
+    let tenant = query.tenant.number();
     let mut tail = slices::newest(connection, tenant)?.unwrap_or_else(Slice::beginning);
     if let Some((first, entries)) = fresh {
         let written = usize::try_from(tail.end().saturating_sub(first)).unwrap_or(usize::MAX);
@@ -84,9 +92,11 @@ impl Timeline<'_> {
         };
         Ok(Places {
             positions: found.into_iter().map(|(_, pos)| pos).collect(),
-            total,
-            cursor,
-            more,
+            end: PageEnd {
+                total,
+                cursor,
+                more,
+            },
         })
     }
 

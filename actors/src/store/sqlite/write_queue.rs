@@ -4,7 +4,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::writer::Work;
+use super::pace::Phase;
+use super::work::Work;
 
 /// At most so many works in one transaction.
 const BATCH_MAX: usize = 1024;
@@ -34,11 +35,14 @@ impl Arrivals {
         self.batch.len() >= BATCH_MAX
     }
 
-    /// Whether the store is to be closed behind them.
-    pub(super) fn are_last(&self) -> bool {
-        self.batch
-            .iter()
-            .any(|work| matches!(work, Work::Close { .. }))
+    /// Whether the store goes on behind them.
+    pub(super) fn phase(&self) -> Phase {
+        let closes = |work: &Work| matches!(work, Work::Close { .. });
+        if self.batch.iter().any(closes) {
+            Phase::Closing
+        } else {
+            Phase::Running
+        }
     }
 
     /// Takes in the next work.
@@ -53,12 +57,13 @@ impl Arrivals {
         }
     }
 
-    /// The works of the next transaction; with `all`, of the last one.
-    pub(super) fn next(&mut self, all: bool) -> Vec<Work> {
+    /// The works of the next transaction; where the store closes, all that are left.
+    pub(super) fn next(&mut self, phase: Phase) -> Vec<Work> {
         let mut bytes = 0;
         while let Some(work) = self.large.front() {
             bytes += work.bytes();
-            if bytes > LARGE_AT_ONCE && bytes > work.bytes() && !all {
+            let is_full = bytes > LARGE_AT_ONCE && bytes > work.bytes();
+            if is_full && phase == Phase::Running {
                 break;
             }
             self.pop();
@@ -114,7 +119,7 @@ mod tests {
             | Work::Close { .. } => None,
         };
         arrivals
-            .next(false)
+            .next(Phase::Running)
             .iter()
             .map(|work| place(work).unwrap())
             .collect()
@@ -152,7 +157,7 @@ mod tests {
             settle: Box::new(|_| ()),
         });
         assert_eq!(next(&mut arrivals), [(1, 0)]);
-        let all = arrivals.next(true);
+        let all = arrivals.next(Phase::Closing);
         assert_eq!(all.len(), 4);
         assert!(matches!(all.last().unwrap(), Work::Barrier { .. }));
         let mut document = row_of(1, 0, 0);

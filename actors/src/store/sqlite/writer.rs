@@ -7,73 +7,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, ffi};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use super::batch::{Batch, Counts, Delivered, PayloadDigests, Verdict, lag_of};
+use super::batch::{Batch, Counts, Delivered, Verdict};
 use super::checkpointing::Checkpointing;
-use super::deliveries::{Care, Tidying};
+use super::deliveries::Care;
+use super::delivery_tidying::{self, Tidying};
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
+use super::failure::{Failure, judge};
+use super::headers::lag_of;
 use super::housekeeping::Housekeeping;
+use super::pace::Phase;
 use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
+use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
 use super::writer_metrics::WriterCounters;
 use super::{codec, loads};
 use crate::store::{
-    CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Stored, Unwritten,
-    Written,
+    CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
 };
-use colloquy_model::commit::{Chore, Commit, ConstraintViolation, Effect, Header};
+use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::position::Position;
-use colloquy_runtime::{CommitFailure, Incarnation, LoadError, threads};
+use colloquy_runtime::{CommitFailure, Incarnation, threads};
 
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
-
-/// What the writer is asked.
-pub(super) enum Work {
-    Commit {
-        incarnation: Incarnation,
-        commit: Box<Commit>,
-        digests: PayloadDigests,
-        settle: Settle,
-    },
-    Barrier {
-        subject: Subject,
-        incarnation: Incarnation,
-        settle: Settle,
-    },
-    Reload {
-        subject: Subject,
-        reply: Reloading,
-    },
-    ChoreDone {
-        chore: Chore,
-    },
-    Deliver {
-        slice: Box<DeliverySlice>,
-        reply: oneshot::Sender<Result<Written, Unwritten>>,
-    },
-    BeginDeliveries {
-        reply: oneshot::Sender<Position>,
-    },
-    Close {
-        done: std::sync::mpsc::SyncSender<()>,
-    },
-}
-
-/// How a transaction failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// No room, the disk refused to write, or another process holds the file: nothing of the batch
-    /// stands.
-    Away,
-    /// Something in the batch can't be written; the others may.
-    Poisoned,
-}
 
 /// The writer's own state.
 pub(super) struct Writer {
@@ -91,15 +53,15 @@ pub(super) struct Writer {
     pub(super) banned: Bans,
     pub(super) tidying: Tidying,
     /// None where the log can't be lengthened from here.
-    pub(super) headroom: Option<WalPreallocation>,
+    pub(super) wal_preallocation: Option<WalPreallocation>,
     pub(super) checkpointing: Checkpointing,
 }
 
 impl Writer {
     /// Runs until it is asked to close or every sender is gone.
     pub(super) fn run(mut self, inbox: &Receiver<Work>) {
-        let (mut arrivals, mut closing) = (Arrivals::default(), false);
-        while !closing {
+        let (mut arrivals, mut phase) = (Arrivals::default(), Phase::Running);
+        while phase == Phase::Running {
             let patience = if arrivals.are_left() {
                 Duration::ZERO
             } else {
@@ -116,11 +78,11 @@ impl Writer {
             {
                 arrivals.push(next);
             }
-            closing = arrivals.are_last();
-            let mut batch = arrivals.next(closing);
+            phase = arrivals.phase();
+            let mut batch = arrivals.next(phase);
             self.counters.queue(batch.len());
             self.take(&mut batch);
-            self.keep_house(closing);
+            self.keep_house(phase);
         }
         self.finish();
     }
@@ -219,9 +181,9 @@ impl Writer {
             self.slicing
                 .write(&self.connection, slices, self.counts.begun_at())?;
         }
-        if let Some(headroom) = &mut self.headroom {
+        if let Some(preallocation) = &mut self.wal_preallocation {
             // Without it, the commit is slower, no more.
-            let _ = headroom.keep();
+            let _ = preallocation.keep();
         }
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         if !due.is_empty() {
@@ -261,7 +223,7 @@ impl Writer {
                     }
                 }
                 Work::ChoreDone { chore } => {
-                    super::housekeeping::done(&self.connection, *chore)?;
+                    super::chores::done(&self.connection, *chore)?;
                     Ok(Done::Nothing)
                 }
                 Work::Deliver { slice, .. } => {
@@ -269,7 +231,7 @@ impl Writer {
                     Ok(Done::Slice(delivered))
                 }
                 Work::BeginDeliveries { .. } => {
-                    super::deliveries::forget_gone(&self.connection)?;
+                    delivery_tidying::forget_gone(&self.connection)?;
                     Ok(Done::Nothing)
                 }
                 Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => {
@@ -422,7 +384,7 @@ impl Writer {
     }
 
     /// What is due: lagging headers, copies of names, keys' last uses, the erasing of the log.
-    pub(super) fn keep_house(&mut self, closing: bool) {
+    pub(super) fn keep_house(&mut self, phase: Phase) {
         let Writer {
             connection,
             counts,
@@ -436,7 +398,8 @@ impl Writer {
         } = self;
         // What failed before is not well again because nothing is due now; and what is due would
         // wait where commits do.
-        if !closing && !healthy.load(Ordering::Relaxed) && !housekeeping.can_write(connection) {
+        let may_fail = phase == Phase::Running && !healthy.load(Ordering::Relaxed);
+        if may_fail && !housekeeping.can_write(connection) {
             return;
         }
         if self.checkpointing.is_long() {
@@ -448,7 +411,7 @@ impl Writer {
             connection,
             (counts, fold, slicing),
             (lagging, &**sink),
-            closing,
+            phase,
         );
         self.counters
             .renames_waiting(housekeeping.renames_waiting());
@@ -467,9 +430,6 @@ impl Writer {
 
 /// An answer, and where it goes.
 type Reply<T> = (oneshot::Sender<T>, T);
-
-/// Where what was read again goes.
-type Reloading = oneshot::Sender<Result<Option<Stored>, LoadError>>;
 
 /// What a batch's callers wait for, sent when the sink has taken the batch in.
 #[derive(Default)]
@@ -546,80 +506,4 @@ fn kept(
         first,
     }));
     Ok(written)
-}
-
-impl Work {
-    fn is_commit(&self) -> bool {
-        matches!(self, Work::Commit { .. })
-    }
-
-    /// The entity whose works keep their order.
-    pub(super) fn entity(&self) -> Option<u64> {
-        match self {
-            Work::Commit { commit, .. } => Some(commit.subject.number),
-            Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
-            Work::ChoreDone { .. }
-            | Work::Deliver { .. }
-            | Work::BeginDeliveries { .. }
-            | Work::Close { .. } => None,
-        }
-    }
-
-    /// About how much it writes.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Work::Commit { commit, .. } => commit.bytes(),
-            Work::Barrier { .. }
-            | Work::Reload { .. }
-            | Work::ChoreDone { .. }
-            | Work::Deliver { .. }
-            | Work::BeginDeliveries { .. }
-            | Work::Close { .. } => 0,
-        }
-    }
-
-    fn writes(&self) -> bool {
-        match self {
-            Work::Commit { .. }
-            | Work::ChoreDone { .. }
-            | Work::Deliver { .. }
-            | Work::BeginDeliveries { .. } => true,
-            Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
-        }
-    }
-}
-
-/// A failed fsync is final: what the disk holds is not known any more, and only a new start finds
-/// out.
-pub(super) fn judge(error: &rusqlite::Error) -> Failure {
-    let Some(cause) = error.sqlite_error() else {
-        error!(%error, "a commit can't be written");
-        return Failure::Poisoned;
-    };
-    if matches!(
-        cause.extended_code,
-        ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC
-    ) {
-        error!(%error, "fsync failed; stopping, so that the next start recovers what is on the disk");
-        std::process::exit(threads::EXIT_CODE);
-    }
-    if matches!(
-        cause.code,
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed
-    ) {
-        warn!(%error, "another process holds the store's file; it goes on when that lets go");
-        Failure::Away
-    } else if matches!(
-        cause.code,
-        ErrorCode::DiskFull
-            | ErrorCode::SystemIoFailure
-            | ErrorCode::CannotOpen
-            | ErrorCode::ReadOnly
-    ) {
-        warn!(%error, "the store can't be written to; make room or mend the disk");
-        Failure::Away
-    } else {
-        error!(%error, "a commit can't be written");
-        Failure::Poisoned
-    }
 }

@@ -1,0 +1,143 @@
+//! What was done to a document, page by page.
+
+use rusqlite::{Connection, Row, params_from_iter};
+
+use super::codec::{Columns, columns, int, only};
+use super::identifiers;
+use super::lists::{Scan, Where, offset, rows_read};
+use crate::store::{ActivityQuery, ActivityRow, StoredPage};
+use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::{KeyId, UserId};
+use colloquy_model::position::Position;
+
+/// The condition of the index over what was done to documents.
+const OF_DOCUMENTS: &str = "happened >= 6 AND happened <= 14";
+
+/// A page of what was done to a document; the name of the cursor where it is none of this list.
+pub(super) fn page(
+    connection: &Connection,
+    query: &ActivityQuery,
+) -> rusqlite::Result<Result<StoredPage<ActivityRow>, &'static str>> {
+    let scan = Scan::new(query.paging.order, query.paging.start);
+    let mut filter = Where::default();
+    filter.and("entity = ?", int(query.document.number));
+    filter.conditions.push("seq IS NOT NULL".to_owned());
+    if let Some(action) = query.action {
+        filter.and("happened = ?", action as i64);
+        filter.conditions.push(OF_DOCUMENTS.to_owned());
+    }
+    if let Some(actor) = query.actor {
+        if !identifiers::is_actor(connection, query.document, actor)? {
+            return Ok(Err("actor"));
+        }
+        let actor = filter.value(int(actor.number));
+        filter
+            .conditions
+            .push(format!("coalesce(by_user, by_key) = {actor}"));
+    }
+    if let Some(since) = query.since {
+        filter.and("at > ?", since);
+    }
+    if let Some(until) = query.until {
+        filter.and("at < ?", until);
+    }
+    let total = total(connection, query, &filter)?;
+    if let Some((at, field)) = query.paging.start.cursor() {
+        let Some(seq) = identifiers::activity(connection, query.document, at)? else {
+            return Ok(Err(field));
+        };
+        filter.and(&format!("seq {} ?", scan.compare()), seq);
+    }
+    let skip = offset(query.paging.start);
+    let limit = filter.value(rows_read(query.paging.limit, skip, total));
+    let skipped = filter.value(int(skip));
+    let sql = format!(
+        "SELECT {} FROM rows WHERE {} ORDER BY seq {} LIMIT {limit} OFFSET {skipped}",
+        DoneRow::COLUMNS,
+        filter.conditions.join(" AND "),
+        scan.direction()
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(filter.values))?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        items.push(done(row)?);
+    }
+    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
+    Ok(Ok(scan.page(
+        items,
+        limit,
+        total,
+        skip > 0 || scan.bound.is_some(),
+    )))
+}
+
+/// How many rows pass the filter. Sequences have no gap, so all of them are as many as the last
+/// one's.
+fn total(connection: &Connection, query: &ActivityQuery, filter: &Where) -> rusqlite::Result<u64> {
+    let all = query.action.is_none()
+        && query.actor.is_none()
+        && query.since.is_none()
+        && query.until.is_none();
+    let count = if all {
+        "coalesce(max(seq), 0)"
+    } else {
+        "count(*)"
+    };
+    let sql = format!(
+        "SELECT {count} FROM rows WHERE {}",
+        filter.conditions.join(" AND ")
+    );
+    connection
+        .prepare_cached(&sql)?
+        .query_row(params_from_iter(filter.values.clone()), only)
+}
+
+columns! {
+    /// Something that was done to a document, and the rest of the identifier of who did it.
+    struct DoneRow {
+        pos: Position,
+        happened: EventKind,
+        at: i64,
+        by_user: Option<u64>,
+        by_key: Option<u64>,
+        by_tail: Option<u64> = "coalesce((SELECT tail FROM records WHERE n = coalesce(by_user, by_key)),
+            (SELECT tail FROM departed WHERE n = by_user))",
+        payload: Option<Vec<u8>>,
+    }
+}
+
+fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
+    let row = DoneRow::read(row)?;
+    let actor = match (row.by_user, row.by_key, row.by_tail) {
+        (Some(user), _, Some(tail)) => Some(UserId::from_parts(user, tail).to_string()),
+        (None, Some(key), Some(tail)) => Some(KeyId::from_parts(key, tail).to_string()),
+        (_, _, _) => None,
+    };
+    Ok(ActivityRow {
+        position: row.pos,
+        happened: row.happened,
+        at: row.at,
+        actor,
+        payload: row.payload.unwrap_or_default().into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_over_what_was_done_has_the_kinds_of_documents_and_no_others() {
+        let of_documents: Vec<i64> = EventKind::EVENTS
+            .iter()
+            .filter(|kind| kind.is_of_document())
+            .map(|kind| *kind as i64)
+            .collect();
+        let (first, last) = (of_documents.first(), of_documents.last());
+        let condition = first
+            .zip(last)
+            .map(|(first, last)| format!("happened >= {first} AND happened <= {last}"));
+        assert_eq!(condition.as_deref(), Some(OF_DOCUMENTS));
+    }
+}

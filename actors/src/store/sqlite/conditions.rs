@@ -1,0 +1,114 @@
+//! What must hold outside of an entity for its commit, judged inside the transaction.
+
+use rusqlite::{Connection, params};
+
+use super::codec::int;
+use colloquy_model::caller::Tenant;
+use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, NameField};
+use colloquy_model::entity::{Kind, Subject};
+
+/// The first condition of a commit that does not hold; none where it may be written.
+pub(super) fn violated(
+    connection: &Connection,
+    commit: &Commit,
+) -> rusqlite::Result<Option<ConstraintViolation>> {
+    for condition in &commit.conditions {
+        if let Some(violation) = judge(connection, commit.tenant, *condition)? {
+            return Ok(Some(violation));
+        }
+    }
+    let Header::Record { names, .. } = &commit.header else {
+        return Ok(None);
+    };
+    Ok(taken(connection, commit, names)?.map(ConstraintViolation::Taken))
+}
+
+fn judge(
+    connection: &Connection,
+    tenant: Tenant,
+    condition: Condition,
+) -> rusqlite::Result<Option<ConstraintViolation>> {
+    Ok(match condition {
+        Condition::CustomerExists(id) => {
+            let customer = Subject {
+                kind: Kind::Customer,
+                number: id.number(),
+                tail: id.tail(),
+            };
+            let found = record_exists(connection, customer, tenant)?;
+            (!found).then_some(ConstraintViolation::NoCustomer)
+        }
+        Condition::UserExists(id) => {
+            let user = Subject {
+                kind: Kind::User,
+                number: id.number(),
+                tail: id.tail(),
+            };
+            let found = record_exists(connection, user, tenant.account_wide())?;
+            (!found).then_some(ConstraintViolation::NoUser)
+        }
+        Condition::DocumentExists(id) => {
+            let mut found = connection.prepare_cached(
+                "SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3",
+            )?;
+            let found = found.exists([int(id.number()), int(id.tail()), tenant.number()])?;
+            (!found).then_some(ConstraintViolation::NoDocument)
+        }
+        Condition::NoConversations(id) => {
+            let mut owned = connection
+                .prepare_cached("SELECT 1 FROM conversations WHERE customer = ?1 LIMIT 1")?;
+            owned
+                .exists([int(id.number())])?
+                .then_some(ConstraintViolation::HasConversations)
+        }
+        Condition::NoDocuments(id) => {
+            let mut owned =
+                connection.prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
+            owned
+                .exists([int(id.number())])?
+                .then_some(ConstraintViolation::HasDocuments)
+        }
+        Condition::FewerThan(kind, most) => {
+            let behind = i64::try_from(most.saturating_sub(1)).unwrap_or(i64::MAX);
+            let mut last = connection.prepare_cached(
+                "SELECT 1 FROM records WHERE scope = ?1 AND kind = ?2 LIMIT 1 OFFSET ?3",
+            )?;
+            last.exists([tenant.number(), kind as i64, behind])?
+                .then_some(ConstraintViolation::Full(most))
+        }
+    })
+}
+
+fn record_exists(
+    connection: &Connection,
+    subject: Subject,
+    tenant: Tenant,
+) -> rusqlite::Result<bool> {
+    let mut query = connection.prepare_cached(
+        "SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4",
+    )?;
+    let Subject { kind, number, tail } = subject;
+    query.exists([int(number), int(tail), kind as i64, tenant.number()])
+}
+
+/// The first name of a record that is another one's, where only one may have it.
+fn taken(
+    connection: &Connection,
+    commit: &Commit,
+    names: &[(NameField, String)],
+) -> rusqlite::Result<Option<NameField>> {
+    let mut query = connection.prepare_cached(
+        "SELECT 1 FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3 AND n <> ?4",
+    )?;
+    for (field, value) in names.iter().filter(|(field, _)| field.unique()) {
+        if query.exists(params![
+            commit.tenant.number(),
+            *field as i64,
+            value,
+            int(commit.subject.number)
+        ])? {
+            return Ok(Some(*field));
+        }
+    }
+    Ok(None)
+}

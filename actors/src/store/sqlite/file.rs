@@ -1,0 +1,108 @@
+//! The store's file: how it is locked and opened, and why it can't be.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use colloquy_model::entity::Subject;
+
+/// How long another process that holds the file is waited for: callers are told that nothing was
+/// done before they stop waiting, behind a batch before theirs and behind chores.
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(1);
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{0} is in use by another process; stop that one, or set [store] path to another file")]
+    InUse(PathBuf),
+    /// Written by a newer version.
+    #[error(
+        "the store has schema version {found}, this server knows {known}; start a newer server"
+    )]
+    Newer {
+        /// The file's.
+        found: usize,
+        /// The newest that is known here.
+        known: usize,
+    },
+    /// The file or its folder can't be used.
+    #[error("{0}: {1}")]
+    File(PathBuf, std::io::Error),
+    /// SQLite's own word.
+    #[error("the store can't be opened: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The first account could not be made.
+    #[error("the first account could not be made; is the disk full?")]
+    FirstStart,
+    /// A record without which the others can't be told apart.
+    #[error("{0} can't be read: {1}; put its record right, or go back to a backup")]
+    Record(Subject, serde_json::Error),
+}
+
+/// SQLite's log, beside the file.
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
+}
+
+/// Keeps other processes from the store, until it is dropped.
+///
+/// # Errors
+/// Another process has it, or there is no folder to lock it in.
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
+    let failed = |error| OpenError::File(path.to_owned(), error);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&beside)
+        .map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// A connection to the store's file with the settings that all of them have.
+///
+/// # Errors
+/// The file can't be opened, or is none of SQLite's.
+pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let reads_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let settings = [
+        ("journal_mode", "WAL"),
+        ("synchronous", "FULL"),
+        ("secure_delete", "ON"),
+        ("wal_autocheckpoint", "0"),
+        ("cache_size", if reads_only { "-4096" } else { "-16384" }),
+        ("temp_store", "MEMORY"),
+    ];
+    for (name, value) in settings {
+        if !(reads_only
+            && matches!(
+                name,
+                "journal_mode" | "wal_autocheckpoint" | "secure_delete"
+            ))
+        {
+            connection.pragma_update(None, name, value)?;
+        }
+    }
+    // Without it, each new value of a parameter that an index depends on has its statement planned
+    // anew: a third of the cost of a list.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(96);
+    connection.busy_timeout(BUSY_MAX)?;
+    Ok(connection)
+}

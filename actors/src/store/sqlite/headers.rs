@@ -1,0 +1,269 @@
+//! What a commit leaves of its entity beside rows: the header of a conversation or a document, a
+//! record with its names, and how the counters of lists move with it.
+
+use rusqlite::Connection;
+
+use super::codec::{Columns, columns, insert, int, update, whole};
+use super::counters::{Counted, Counter, CounterMoves};
+use super::dirty_headers::DirtyHeader;
+use super::documents::{self, BinCounts};
+use colloquy_model::caller::Tenant;
+use colloquy_model::commit::{Commit, Header, NameField};
+use colloquy_model::conversation::{ConversationState, MessageCounts};
+use colloquy_model::entity::{Kind, Subject};
+
+columns! {
+    /// A customer's name, and the revision that gave it.
+    struct NameRow {
+        name: String,
+        seq: i64,
+    }
+}
+
+/// Writes what a commit leaves of its entity into the running transaction.
+pub(super) fn write(
+    connection: &Connection,
+    commit: &Commit,
+    counters: &mut CounterMoves,
+) -> rusqlite::Result<()> {
+    let mut headers = Headers {
+        connection,
+        counters,
+    };
+    headers.write(commit)
+}
+
+/// Headers on their way into the file.
+struct Headers<'h> {
+    connection: &'h Connection,
+    counters: &'h mut CounterMoves,
+}
+
+impl Headers<'_> {
+    fn write(&mut self, commit: &Commit) -> rusqlite::Result<()> {
+        match &commit.header {
+            Header::Unchanged => Ok(()),
+            Header::Conversation {
+                before: None,
+                after,
+            } => self.insert_conversation(commit, after),
+            Header::Conversation {
+                before: Some(before),
+                after,
+            } => self.update_conversation(commit, before, after),
+            Header::Record {
+                new,
+                name,
+                body,
+                names,
+            } => {
+                self.put_record(commit, name, body)?;
+                if *new {
+                    self.count(
+                        commit.tenant,
+                        Counted::Records,
+                        commit.subject.kind as i64,
+                        1,
+                    );
+                } else {
+                    self.delete_names(commit.subject)?;
+                }
+                self.insert_names(commit, names)
+            }
+            Header::RecordGone => self.delete_record(commit),
+            Header::Document(header) => {
+                let moved = documents::put(self.connection, commit, header)?;
+                self.count_documents(commit.tenant, moved);
+                Ok(())
+            }
+            Header::LinkUsed { share, uses } => {
+                documents::count_use(self.connection, commit.subject, *share, *uses)
+            }
+            Header::DocumentGone => {
+                let moved = documents::delete(self.connection, commit)?;
+                self.count_documents(commit.tenant, moved);
+                Ok(())
+            }
+        }
+    }
+
+    fn insert_conversation(
+        &mut self,
+        commit: &Commit,
+        after: &ConversationState,
+    ) -> rusqlite::Result<()> {
+        let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
+        let sql = format!("SELECT {} FROM records WHERE n = ?1", NameRow::COLUMNS);
+        let customer: NameRow = self
+            .connection
+            .prepare_cached(&sql)?
+            .query_row([int(after.customer.number())], whole)?;
+        insert!(self.connection, "INSERT INTO conversations", {
+            n: int(commit.subject.number),
+            tail: int(commit.subject.tail),
+            scope: commit.tenant.number(),
+            customer: int(after.customer.number()),
+            customer_tail: int(after.customer.tail()),
+            customer_name: customer.name,
+            customer_revision: customer.seq,
+            status: after.status.code(),
+            channel: after.channel.code(),
+            priority: after.priority.code(),
+            assignee: after.assignee.map(|user| int(user.number())),
+            assignee_tail: after.assignee.map(|user| int(user.tail())),
+            metadata: &*after.metadata,
+            closed_at: after.closed_at,
+            seq: int(lag.seq),
+            messages: int(lag.messages),
+            last_message_at: lag.last_message_at,
+            updated_at: lag.updated_at,
+            snoozed_until: after.snoozed_until,
+            roused_at: after.activated_at,
+        })?;
+        self.count_conversation(commit.tenant, after, 1);
+        Ok(())
+    }
+
+    fn update_conversation(
+        &mut self,
+        commit: &Commit,
+        before: &ConversationState,
+        after: &ConversationState,
+    ) -> rusqlite::Result<()> {
+        let lag = lag_of(commit).unwrap_or_else(|| empty_lag(commit));
+        update!(self.connection, "UPDATE conversations", {
+            status: after.status.code(),
+            channel: after.channel.code(),
+            priority: after.priority.code(),
+            assignee: after.assignee.map(|user| int(user.number())),
+            assignee_tail: after.assignee.map(|user| int(user.tail())),
+            metadata: &*after.metadata,
+            closed_at: after.closed_at,
+            seq: int(lag.seq),
+            messages: int(lag.messages),
+            last_message_at: lag.last_message_at,
+            updated_at: lag.updated_at,
+            snoozed_until: after.snoozed_until,
+            roused_at: after.activated_at,
+        }, "WHERE n = ?", int(commit.subject.number))?;
+        self.count_conversation(commit.tenant, before, -1);
+        self.count_conversation(commit.tenant, after, 1);
+        Ok(())
+    }
+
+    fn count_conversation(&mut self, tenant: Tenant, state: &ConversationState, delta: i64) {
+        let status = state.status.code();
+        let mut count = |field, value| {
+            let counter = Counter {
+                scope: tenant.number(),
+                field,
+                value,
+                status,
+            };
+            self.counters.add(counter, delta);
+        };
+        count(Counted::All, 0);
+        count(Counted::Channel, state.channel.code());
+        count(Counted::Priority, state.priority.code());
+        count(Counted::Customer, int(state.customer.number()));
+        if let Some(user) = state.assignee {
+            count(Counted::Assignee, int(user.number()));
+        }
+    }
+
+    /// Moves a counter of what has no status.
+    fn count(&mut self, tenant: Tenant, field: Counted, value: i64, delta: i64) {
+        let counter = Counter {
+            scope: tenant.number(),
+            field,
+            value,
+            status: 0,
+        };
+        self.counters.add(counter, delta);
+    }
+
+    /// Moves the counters of a tenant's documents.
+    fn count_documents(&mut self, tenant: Tenant, moved: BinCounts) {
+        self.count(tenant, Counted::Documents, 0, moved.outside);
+        self.count(tenant, Counted::Documents, 1, moved.inside);
+    }
+
+    fn put_record(&self, commit: &Commit, name: &str, body: &str) -> rusqlite::Result<()> {
+        let Subject { kind, number, tail } = commit.subject;
+        insert!(self.connection, "INSERT OR REPLACE INTO records", {
+            n: int(number),
+            tail: int(tail),
+            kind: kind as i64,
+            scope: commit.tenant.number(),
+            seq: int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0)),
+            name: name,
+            body: body,
+        })?;
+        Ok(())
+    }
+
+    fn insert_names(&self, commit: &Commit, names: &[(NameField, String)]) -> rusqlite::Result<()> {
+        for (field, value) in names {
+            insert!(self.connection, "INSERT INTO names", {
+                scope: commit.tenant.number(),
+                field: *field as i64,
+                value: value,
+                n: int(commit.subject.number),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn delete_names(&self, subject: Subject) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("DELETE FROM names WHERE n = ?1")?
+            .execute([int(subject.number)])?;
+        Ok(())
+    }
+
+    fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
+        let n = int(commit.subject.number);
+        self.delete_names(commit.subject)?;
+        if commit.subject.kind == Kind::User {
+            let mut keep = self
+                .connection
+                .prepare_cached("INSERT INTO departed(n, tail) VALUES (?1, ?2)")?;
+            keep.execute([n, int(commit.subject.tail)])?;
+        }
+        self.connection
+            .prepare_cached("DELETE FROM records WHERE n = ?1")?
+            .execute([n])?;
+        self.count(
+            commit.tenant,
+            Counted::Records,
+            commit.subject.kind as i64,
+            -1,
+        );
+        Ok(())
+    }
+}
+
+/// A header's numbers as of the last row of a conversation's commit.
+pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
+    let last = commit.rows.last()?;
+    let MessageCounts {
+        last_message_at, ..
+    } = last.tallies;
+    Some(DirtyHeader {
+        tenant: commit.tenant.number(),
+        seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
+        messages: last.tallies.total(),
+        last_message_at,
+        updated_at: commit.at,
+    })
+}
+
+fn empty_lag(commit: &Commit) -> DirtyHeader {
+    DirtyHeader {
+        tenant: commit.tenant.number(),
+        seq: commit.expected,
+        messages: 0,
+        last_message_at: None,
+        updated_at: commit.at,
+    }
+}

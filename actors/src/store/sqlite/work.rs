@@ -1,0 +1,88 @@
+//! What the writer is asked, and where its answers go.
+
+use tokio::sync::oneshot;
+
+use super::batch::PayloadDigests;
+use crate::store::{DeliverySlice, Settle, Stored, Unwritten, Written};
+use colloquy_model::commit::{Chore, Commit};
+use colloquy_model::entity::Subject;
+use colloquy_model::position::Position;
+use colloquy_runtime::{Incarnation, LoadError};
+
+/// Where what was read again goes.
+pub(super) type Reloading = oneshot::Sender<Result<Option<Stored>, LoadError>>;
+
+/// What the writer is asked.
+pub(super) enum Work {
+    Commit {
+        incarnation: Incarnation,
+        commit: Box<Commit>,
+        digests: PayloadDigests,
+        settle: Settle,
+    },
+    Barrier {
+        subject: Subject,
+        incarnation: Incarnation,
+        settle: Settle,
+    },
+    Reload {
+        subject: Subject,
+        reply: Reloading,
+    },
+    ChoreDone {
+        chore: Chore,
+    },
+    Deliver {
+        slice: Box<DeliverySlice>,
+        reply: oneshot::Sender<Result<Written, Unwritten>>,
+    },
+    BeginDeliveries {
+        reply: oneshot::Sender<Position>,
+    },
+    Close {
+        done: std::sync::mpsc::SyncSender<()>,
+    },
+}
+
+impl Work {
+    /// Whether it is a commit of an entity.
+    pub(super) fn is_commit(&self) -> bool {
+        matches!(self, Work::Commit { .. })
+    }
+
+    /// The entity whose works keep their order.
+    pub(super) fn entity(&self) -> Option<u64> {
+        match self {
+            Work::Commit { commit, .. } => Some(commit.subject.number),
+            Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
+            Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. }
+            | Work::Close { .. } => None,
+        }
+    }
+
+    /// About how much it writes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Work::Commit { commit, .. } => commit.bytes(),
+            Work::Barrier { .. }
+            | Work::Reload { .. }
+            | Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. }
+            | Work::Close { .. } => 0,
+        }
+    }
+
+    /// Whether it needs a transaction.
+    pub(super) fn writes(&self) -> bool {
+        match self {
+            Work::Commit { .. }
+            | Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::BeginDeliveries { .. } => true,
+            Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
+        }
+    }
+}

@@ -28,7 +28,10 @@ use crate::store::{Later, Store};
 use crate::supervision::{Lags, StoreView, Supervision};
 use crate::timers::Timers;
 use crate::views::Views;
-use crate::webhook::{Courier, Deliveries, DisableWebhook, Webhook, WebhookSettings};
+use crate::webhook::{
+    Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook, Disabling, Webhook,
+    WebhookSettings,
+};
 use crate::{bootstrap, chores};
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Caller};
@@ -469,26 +472,31 @@ impl Builder<'_> {
         webhooks: &Arc<Records<Webhook>>,
     ) -> std::io::Result<Deliveries> {
         let webhooks = Arc::clone(webhooks);
-        let disable = move |id, tenant, reason| -> Later<bool> {
+        let disable = move |endpoint: DisableEndpoint| -> Later<Disabling> {
             let webhooks = Arc::clone(&webhooks);
             Box::pin(async move {
                 let caller = Caller {
-                    tenant,
+                    tenant: endpoint.tenant,
                     by: Actor::server("webhooks"),
                 };
                 let meta = CommandMeta::new(caller);
-                let asked = webhooks.ask(id, meta, DisableWebhook { reason });
-                asked.await.is_ok()
+                let request = DisableWebhook {
+                    reason: endpoint.reason,
+                };
+                match webhooks.ask(endpoint.id, meta, request).await {
+                    Ok(()) => Disabling::Done,
+                    Err(_) => Disabling::NotNow,
+                }
             })
         };
-        let (store, feed) = (Arc::clone(self.store), Arc::clone(&self.views.feed));
-        let identity = Arc::clone(&self.views.identity);
-        Deliveries::start(
-            (store, feed, identity),
-            self.settings.webhooks.clone(),
+        let dependencies = DeliveryDependencies {
+            store: Arc::clone(self.store),
+            feed: Arc::clone(&self.views.feed),
+            identity: Arc::clone(&self.views.identity),
             courier,
-            Arc::new(disable),
-        )
+            disabler: Arc::new(disable),
+        };
+        Deliveries::start(dependencies, self.settings.webhooks.clone())
     }
 
     fn records<R: RecordSpec>(&self) -> Records<R> {

@@ -152,11 +152,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "what a search finds and how it fails is defined by the folder's own file",
     ),
     (
-        "webhook",
-        &["dispatcher", "feed_follower", "pending_requests", "replays"],
-        "one struct that delivers, its methods in files by what they are about; to be untied",
-    ),
-    (
         "merge/three_way",
         &["blocks", "mod", "refine"],
         "the folder's own file defines the pieces that its steps hand on",

@@ -1,7 +1,6 @@
 //! The way in: lists of deliveries, single ones with what was tried, sending again, replays, and
 //! how endpoints fare.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,27 +13,26 @@ use utoipa::ToSchema;
 use super::attempt::WebhookSettings;
 use super::courier::Courier;
 use super::delivery_metrics::{DeliveryCounters, DeliveryMetrics};
-use super::dispatcher::{Dependencies, Disable, Dispatcher, Message};
+use super::disabling::Disabler;
+use super::dispatcher::Dispatcher;
+use super::dispatcher_messages::{Dependencies, Drain, Message};
+use super::endpoint_health::{HealthPage, StoredHealth, disabled_reason, health_view};
 use super::messages::{
-    AllHealth, Asker, DeliveryError, DeliveryLogView, DeliveryView, Health, HealthView, ReplayAsk,
-    ReplayView, Retry,
+    Asker, DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayAsk, ReplayView, Retry,
 };
-use super::record::{DisabledReason, WebhookView};
 use super::webhook_filter::EventKindNames;
 use crate::accounts::Identity;
 use crate::feed::Feed;
 use crate::store::{
-    DeliveryQuery, DeliveryState, EndpointTotals, ListFailure, Store, Stored, StoredDelivery,
-    StoredRecord,
+    DeliveryQuery, DeliveryState, ListFailure, Store, Stored, StoredDelivery, StoredRecord,
 };
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::{Caller, Tenant};
-use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{AccountId, DeliveryId, WebhookId};
+use colloquy_model::id::{DeliveryId, WebhookId};
 use colloquy_model::idempotency::Reservation;
-use colloquy_model::page::{Page, Paging, Start};
+use colloquy_model::page::{Page, Paging};
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{ActorHandle, SupervisedKind};
@@ -77,7 +75,21 @@ pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
     counters: Arc<DeliveryCounters>,
-    post: Arc<ActorHandle<Dispatcher>>,
+    dispatcher: Arc<ActorHandle<Dispatcher>>,
+}
+
+/// What deliveries are made of and made with.
+pub(crate) struct DeliveryDependencies {
+    /// Where deliveries and what is delivered are stored.
+    pub(crate) store: Arc<dyn Store>,
+    /// Where what happens is told.
+    pub(crate) feed: Arc<Feed>,
+    /// What names the accounts whose endpoints are shown to operators.
+    pub(crate) identity: Arc<Identity>,
+    /// Brings requests to receivers.
+    pub(crate) courier: Arc<dyn Courier>,
+    /// Disables endpoints whose receivers want no more.
+    pub(crate) disabler: Disabler,
 }
 
 impl Deliveries {
@@ -86,32 +98,38 @@ impl Deliveries {
     /// # Errors
     /// The system starts no further thread.
     pub(crate) fn start(
-        (store, feed, identity): (Arc<dyn Store>, Arc<Feed>, Arc<Identity>),
+        dependencies: DeliveryDependencies,
         settings: WebhookSettings,
-        courier: Arc<dyn Courier>,
-        disable: Disable,
     ) -> std::io::Result<Self> {
         let counters: Arc<DeliveryCounters> = Arc::default();
-        let means = Dependencies {
+        let DeliveryDependencies {
+            store,
+            feed,
+            identity,
+            courier,
+            disabler,
+        } = dependencies;
+        let dependencies = Dependencies {
             store: Arc::clone(&store),
             feed,
             courier,
-            disable,
+            disabler,
             settings: Arc::new(settings),
             counters: Arc::clone(&counters),
         };
-        let post = Arc::new(ActorHandle::start(move || Dispatcher::new(means.clone()))?);
+        let dispatcher = ActorHandle::start(move || Dispatcher::new(dependencies.clone()))?;
+        let dispatcher = Arc::new(dispatcher);
         Ok(Deliveries {
             store,
             identity,
             counters,
-            post,
+            dispatcher,
         })
     }
 
-    /// Whoever delivers, as operators see and steer it.
+    /// The dispatcher, as operators see and steer it.
     pub(crate) fn supervised(&self) -> Arc<dyn SupervisedKind> {
-        Arc::clone(&self.post) as Arc<dyn SupervisedKind>
+        Arc::clone(&self.dispatcher) as Arc<dyn SupervisedKind>
     }
 
     /// A page of an endpoint's deliveries. It shows all that was committed before it was asked.
@@ -265,19 +283,24 @@ impl Deliveries {
             .and_then(Result::ok)
             .ok_or(ListFailure::Away)?;
         let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
-        let (some, before, after) = part(all, paging);
+        let page = HealthPage::of(all, paging);
         let totals = self
             .store
-            .endpoint_totals(some.iter().map(|health| health.id.number()).collect())
+            .endpoint_totals(page.items.iter().map(|health| health.id.number()).collect())
             .await?;
         let accounts = self.identity.account_ids();
-        let mut shown = Vec::with_capacity(some.len());
-        for (health, totals) in some.into_iter().zip(totals) {
-            let reason = match self.record(health.id).await? {
+        let mut shown = Vec::with_capacity(page.items.len());
+        for (health, totals) in page.items.into_iter().zip(totals) {
+            let disabled_reason = match self.record(health.id).await? {
                 Some(record) => disabled_reason(&record)?,
                 None => None,
             };
-            shown.extend(view(health, totals, reason, &accounts));
+            let stored = StoredHealth {
+                totals,
+                disabled_reason,
+                accounts: &accounts,
+            };
+            shown.extend(health_view(health, &stored));
         }
         let id = |view: Option<&HealthView>| view.map(|view| view.webhook_id.to_string());
         Ok(Page {
@@ -286,8 +309,8 @@ impl Deliveries {
             total,
             first: id(shown.first()),
             last: id(shown.last()),
-            before,
-            after,
+            before: page.before,
+            after: page.after,
         })
     }
 
@@ -295,13 +318,11 @@ impl Deliveries {
     /// so long.
     pub(crate) async fn stop(&self, at_most: Duration) {
         let (done, stopped) = oneshot::channel();
-        self.post.tell(Message::Drain(
-            Instant::now() + at_most.mul_f64(WAITED_FOR),
-            done,
-        ));
+        let until = Instant::now() + at_most.mul_f64(WAITED_FOR);
+        self.tell(Message::Drain(Drain { until, done }));
         match tokio::time::timeout(at_most, stopped).await {
             // An error means that it has ended without a word.
-            Ok(_) => self.post.join(),
+            Ok(_) => self.dispatcher.join(),
             Err(_) => tracing::warn!(
                 "deliveries are still under way: they are repeated after the next start"
             ),
@@ -313,9 +334,9 @@ impl Deliveries {
         self.counters.read()
     }
 
-    fn tell(&self, mail: Message) {
-        // Untold, the mail is dropped, and with it the reply that is waited for.
-        self.post.tell(mail);
+    fn tell(&self, message: Message) {
+        // Untold, the message is dropped, and with it the reply that is waited for.
+        self.dispatcher.tell(message);
     }
 
     async fn record(&self, webhook: WebhookId) -> Result<Option<StoredRecord>, ListFailure> {
@@ -358,83 +379,4 @@ async fn answered(
 fn json(shown: &impl Serialize) -> Bytes {
     // Shapes of ours: they can't fail.
     serde_json::to_vec(shown).unwrap_or_default().into()
-}
-
-/// A part of what memory knows, newest first unless it is asked for otherwise, and whether anything
-/// stands before and behind it.
-fn part(all: AllHealth, paging: Paging) -> (Vec<Health>, bool, bool) {
-    let mut all: Vec<Health> = all.into_values().collect();
-    if paging.order == colloquy_model::page::Order::Desc {
-        all.reverse();
-    }
-    let limit = usize::try_from(paging.limit).unwrap_or(0);
-    let place = |cursor: colloquy_model::page::Cursor| {
-        let id = WebhookId::from_parts(cursor.number, cursor.tail);
-        let beyond = |other: WebhookId| {
-            if paging.order == colloquy_model::page::Order::Desc {
-                other < id
-            } else {
-                other > id
-            }
-        };
-        let first_not = all
-            .iter()
-            .position(|health| health.id == id || beyond(health.id))
-            .unwrap_or(all.len());
-        (
-            first_not,
-            all.get(first_not).is_some_and(|health| health.id == id),
-        )
-    };
-    let first = match paging.start {
-        Start::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
-        Start::After(cursor) => {
-            let (at, is_there) = place(cursor);
-            at + usize::from(is_there)
-        }
-        Start::Before(cursor) => place(cursor).0.saturating_sub(limit),
-    };
-    let end = match paging.start {
-        Start::Before(cursor) => place(cursor).0,
-        Start::Offset(_) | Start::After(_) => first.saturating_add(limit).min(all.len()),
-    };
-    let (before, after) = (first > 0 && !all.is_empty(), end < all.len());
-    (all.drain(first.min(end)..end).collect(), before, after)
-}
-
-fn disabled_reason(record: &StoredRecord) -> Result<Option<DisabledReason>, Unreadable> {
-    let view = serde_json::from_str::<WebhookView>(&record.body);
-    Ok(view
-        .map_err(|error| Unreadable::found(record.subject, error))?
-        .disabled_reason)
-}
-
-fn view(
-    health: Health,
-    totals: EndpointTotals,
-    disabled_reason: Option<DisabledReason>,
-    accounts: &HashMap<u32, AccountId>,
-) -> Option<HealthView> {
-    let account = u32::try_from(health.tenant.number() / 4).ok()?;
-    let last_success = health
-        .last_success
-        .into_iter()
-        .chain(totals.last_success_at)
-        .max();
-    Some(HealthView {
-        account_id: *accounts.get(&account)?,
-        webhook_id: health.id,
-        url: health.url,
-        enabled: health.enabled,
-        disabled_reason,
-        pending: totals.pending,
-        in_flight: health.in_flight,
-        oldest_pending_seconds: totals
-            .oldest_pending_at
-            .map(|at| (Timestamp::now().0 - at).max(0) / 1000),
-        failing_since: health.failing_since.map(Timestamp),
-        delivered: totals.delivered,
-        failed: totals.failed,
-        last_success_at: last_success.map(Timestamp),
-    })
 }

@@ -16,20 +16,22 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::accounts::record::{Record, RecordCommand, RecordRequest};
-use crate::store::DeliveryState;
 use crate::store::sqlite::{SqliteStore, StoreSettings};
+use crate::store::{DeliveryState, Later, Store};
 use crate::views::Views;
 use crate::webhook::target::PrivateTargets;
 use crate::webhook::{
-    ChangeWebhook, CreateWebhook, Deliveries, DeliveryList, ReplayEvents, Reply, Webhook,
+    ChangeWebhook, Courier, CreateWebhook, Deliveries, DeliveryDependencies, DeliveryList,
+    Disabling, Lost, OutboundRequest, ReplayEvents, Reply, Webhook, WebhookSettings,
 };
 use colloquy_model::answer::Done;
-use colloquy_model::caller::{Actor, Caller, Mode};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::WebhookId;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_runtime::{Command, Decision, Entity, Incarnation};
 
@@ -183,16 +185,14 @@ impl Desk {
     }
 
     fn start(&self) -> Deliveries {
-        let (store, feed) = (Arc::clone(&self.store), Arc::clone(&self.views.feed));
-        let disable: Disable = Arc::new(|_, _, _| Box::pin(async { true }));
-        let courier: Arc<dyn Courier> = Arc::<Scripted>::clone(&self.courier);
-        Deliveries::start(
-            (store, feed, Arc::clone(&self.views.identity)),
-            settings(),
-            courier,
-            disable,
-        )
-        .unwrap()
+        let dependencies = DeliveryDependencies {
+            store: Arc::clone(&self.store),
+            feed: Arc::clone(&self.views.feed),
+            identity: Arc::clone(&self.views.identity),
+            courier: Arc::<Scripted>::clone(&self.courier),
+            disabler: Arc::new(|_| Box::pin(async { Disabling::Done })),
+        };
+        Deliveries::start(dependencies, settings()).unwrap()
     }
 
     fn stop(&self, deliveries: &Deliveries) {

@@ -1,254 +1,240 @@
-//! How whoever delivers follows what happens: from the store while it is behind, then from the
-//! feed, each event once.
+//! Follows what happens and matches it with endpoints: from the store while it is behind, then from
+//! the feed, each event once.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::delivery_queue::{Keep, Matching};
-use super::dispatcher::{Dispatcher, Message, PAUSE, now_ms};
-use super::endpoint_queue::{Sending, StoredQueue};
-use super::matcher::Moved;
+use super::delivery_queue::Keep;
+use super::endpoint_directory::EndpointDirectory;
+use super::feed_reading::{FeedItems, FeedNews, FeedPage, FeedRead, PageEnd};
+use super::matcher::{Matcher, Moved};
 use super::restore::restore_endpoint;
-use crate::feed::{Ended, Interest, Item, Subscription};
-use crate::store::{FeedRow, LIVE, ReadError, Store, WebhookState};
+use crate::feed::{Ended, Feed, Interest, Item, Subscription};
+use crate::store::{FeedRow, Matched, ReadError, Store};
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 use colloquy_model::position::Position;
-use colloquy_runtime::Context;
 
 /// Items waiting to be matched; beyond, they are read from the store.
-const QUEUE: usize = 4096;
-/// Items taken at once.
-const TAKEN: usize = 64;
-/// Rows read from the store at once.
-const PAGE: u32 = 256;
-/// With so much to write nothing more is matched: slices stay small.
-const NEWS_MAX: usize = 256;
-
-/// A page of what happened; with the endpoints as they are now, where one of them changed.
-pub(super) type Behind = (Vec<FeedRow>, Option<WebhookState>);
-
-/// Something that happened and is not matched yet: what comes is matched as far as the next slice
-/// has room.
-#[derive(Debug)]
-pub(super) enum Unmatched {
-    /// Something that happened to an entity.
-    Event(Arc<Event>, Keep),
-    /// An endpoint as it is from this position on.
-    Endpoint(Position, Arc<Endpoint>),
-    /// An endpoint that is no more.
-    Gone(Position, u64),
-    /// Nothing else up to this position.
-    Reached(Position),
-    /// The end of what was read of the store at once; whether there was room for more.
-    PageEnd {
-        /// Whether the store had nothing behind it.
-        whole: bool,
-    },
-}
+const SUBSCRIPTION_ITEMS_MAX: usize = 4096;
 
 /// How far it is in the log of what happened.
+///
+/// ```text
+///            a page was not full: it subscribes        it has read up to where it joined
+///   Behind ──────────────────────────────────▶ Joined ─────────────────────────────────▶ Live
+///     ▲ └┘ a full page                           └┘ a page before that                     │
+///     └──────────────────────── it was too slow: the feed let it go ───────────────────────┘
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// It does not know yet where it stands.
-    Opening,
-    /// It reads the store; `joined` is where the queue of the feed begins, once it listens.
-    Behind {
-        joined: Option<Position>,
-        busy: bool,
+enum Progress {
+    /// It reads the store without listening, so that nothing queues up meanwhile.
+    Behind(PageRead),
+    /// It listens, and reads the store once more, up to where its subscription begins.
+    Joined {
+        /// The position behind which the subscription tells everything.
+        at: Position,
+        page: PageRead,
     },
     /// It takes what comes.
     Live,
 }
 
-impl Dispatcher {
-    /// Reads on, where it is not told anyway and there is room for what comes.
-    pub(super) fn read(&mut self, context: &mut Context<Message>) {
-        if !self.unmatched.is_empty() || self.queue.unwritten() >= NEWS_MAX {
-            return;
-        }
-        match self.reading {
-            Reading::Live => {
-                let Some(mut subscription) = self.subscription.take() else {
-                    return;
-                };
-                context.spawn(async move {
-                    let first = match subscription.next().await {
-                        Ok(first) => first,
-                        Err(ended) => return Message::Fed(subscription, Vec::new(), Some(ended)),
-                    };
-                    let mut items = vec![first];
-                    while items.len() < TAKEN
-                        && let Some(item) = subscription.waiting()
-                    {
-                        items.push(item);
-                    }
-                    Message::Fed(subscription, items, None)
-                });
-            }
-            Reading::Behind {
-                joined,
-                busy: false,
-            } => {
-                self.reading = Reading::Behind { joined, busy: true };
-                let (store, position) = (Arc::clone(&self.means.store), self.matcher.position());
-                context.spawn(async move { Message::Read(behind(&*store, position).await) });
-            }
-            Reading::Behind { busy: true, .. } | Reading::Opening => {}
+/// Whether a page of the store is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PageRead {
+    Idle,
+    UnderWay,
+}
+
+/// Something that happened and is not matched yet: what comes is matched as far as the next slice
+/// has room.
+#[derive(Debug)]
+enum Unmatched {
+    /// Something that happened to an entity.
+    Event { event: Arc<Event>, keep: Keep },
+    /// An endpoint as it is from this position on.
+    Endpoint {
+        position: Position,
+        version: Arc<Endpoint>,
+    },
+    /// An endpoint that is no more from this position on.
+    EndpointGone { position: Position, number: u64 },
+    /// Nothing else up to this position.
+    Reached(Position),
+    /// The end of a page of the store.
+    PageEnd(PageEnd),
+}
+
+/// Something that has been matched, and is to be done about deliveries.
+#[derive(Debug)]
+pub(super) enum FeedStep {
+    /// These endpoints get this event.
+    Deliver {
+        event: Arc<Event>,
+        keep: Keep,
+        endpoints: Vec<u64>,
+    },
+    /// This endpoint gets events from here on, or still does.
+    EndpointOpen(Arc<Endpoint>),
+    /// The endpoint of this number gets none any more.
+    EndpointShut(u64),
+    /// The endpoint of this number is no more.
+    EndpointGone(u64),
+}
+
+/// The events of which memory may hold more than is left of them.
+#[derive(Debug)]
+pub(super) enum Redacted {
+    /// Those of the entities of these numbers.
+    Of(Vec<u64>),
+    /// Nobody knows: any of them.
+    Unknown,
+}
+
+/// Follows what happens, and matches it.
+pub(super) struct FeedFollower {
+    store: Arc<dyn Store>,
+    feed: Arc<Feed>,
+    matcher: Matcher,
+    progress: Progress,
+    /// Its queue at the feed, while it listens and does not wait for what comes.
+    subscription: Option<Box<Subscription>>,
+    unmatched: VecDeque<Unmatched>,
+}
+
+impl FeedFollower {
+    /// Goes on where this matcher stands.
+    pub(super) fn new(store: Arc<dyn Store>, feed: Arc<Feed>, matcher: Matcher) -> Self {
+        FeedFollower {
+            store,
+            feed,
+            matcher,
+            progress: Progress::Behind(PageRead::Idle),
+            subscription: None,
+            unmatched: VecDeque::new(),
         }
     }
 
-    /// Matches what has come, as far as the next slice has room: an event of many endpoints takes
-    /// several.
-    pub(super) fn match_on(&mut self) {
-        loop {
-            let room = NEWS_MAX.saturating_sub(self.queue.unwritten());
-            if room == 0 {
-                return;
-            }
-            let Some(next) = self.unmatched.pop_front() else {
-                return;
-            };
-            match next {
-                Unmatched::Event(event, keep) => {
-                    for endpoint in self.matcher.event(&event, room) {
-                        let matching = Matching {
-                            endpoint,
-                            lane: LIVE,
-                            event: &event,
-                            keep,
-                        };
-                        self.queue.push(matching, now_ms());
-                    }
-                    if self.matcher.position() < event.position {
-                        self.unmatched.push_front(Unmatched::Event(event, keep));
-                    }
-                }
-                Unmatched::Endpoint(position, version) => self.moved(position, version),
-                Unmatched::Gone(position, number) => self.gone(position, number),
-                Unmatched::Reached(position) => self.matcher.reached(position),
-                Unmatched::PageEnd { whole } => self.page_ended(whole),
-            }
+    /// Everything up to this position is matched.
+    pub(super) fn position(&self) -> Position {
+        self.matcher.position()
+    }
+
+    /// The same, with what is matched of the event behind it.
+    pub(super) fn matched(&self) -> Matched {
+        self.matcher.matched()
+    }
+
+    /// The position of the last commit: who asks for something now has to see what was matched up
+    /// to there.
+    pub(super) fn last_position(&self) -> Position {
+        self.feed.last()
+    }
+
+    /// Has the feed tell up to which position nothing else happened, where that is not known.
+    pub(super) fn ask_for_position(&self) {
+        if self.position() < self.feed.last() {
+            self.feed.reach();
         }
     }
 
-    /// A page of what happened. What was read of the store may have been redacted since: it is read
-    /// again before it is sent.
-    pub(super) fn read_behind(&mut self, read: Result<Behind, ReadError>) {
-        let Reading::Behind { joined, .. } = self.reading else {
-            return;
+    /// Whether it takes what comes, and reads nothing.
+    pub(super) fn is_live(&self) -> bool {
+        self.progress == Progress::Live
+    }
+
+    /// What is to be read now, where all that came is matched and nothing is being read; to be
+    /// answered by [`FeedFollower::take`].
+    pub(super) fn begin_read(&mut self) -> Option<FeedRead> {
+        if !self.unmatched.is_empty() {
+            return None;
+        }
+        let page = match &mut self.progress {
+            Progress::Live => return self.subscription.take().map(FeedRead::Subscription),
+            Progress::Behind(page) | Progress::Joined { page, .. } => page,
         };
-        let Ok((rows, state)) = read else {
+        if *page == PageRead::UnderWay {
+            return None;
+        }
+        *page = PageRead::UnderWay;
+        Some(FeedRead::Store {
+            store: Arc::clone(&self.store),
+            position: self.matcher.position(),
+        })
+    }
+
+    /// Takes what was read, to be matched; gives whose events may have been redacted.
+    pub(super) fn take(&mut self, news: FeedNews, endpoints: &mut EndpointDirectory) -> Redacted {
+        match news {
+            FeedNews::Page(page) => {
+                self.take_page(page, endpoints);
+                Redacted::Of(Vec::new())
+            }
+            FeedNews::Items(items) => self.take_items(items, endpoints),
+        }
+    }
+
+    /// What was read of the store may have been redacted since: it is read again before it is sent.
+    fn take_page(&mut self, page: Result<FeedPage, ReadError>, endpoints: &mut EndpointDirectory) {
+        match &mut self.progress {
+            Progress::Behind(page) | Progress::Joined { page, .. } => *page = PageRead::Idle,
+            Progress::Live => return,
+        }
+        let Ok(FeedPage { rows, state, end }) = page else {
             tracing::warn!("what happened can't be read: webhooks wait");
-            self.reading = Reading::Behind {
-                joined,
-                busy: false,
-            };
             return;
         };
         for stored in state.iter().flat_map(|state| &state.endpoints) {
-            self.know(stored);
+            endpoints.insert_stored(stored);
         }
-        let whole = rows.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
-        for row in rows {
-            let unmatched = self.row(row);
-            self.unmatched.extend(unmatched);
-        }
-        self.unmatched.push_back(Unmatched::PageEnd { whole });
+        self.unmatched
+            .extend(rows.into_iter().filter_map(|row| unmatched(row, endpoints)));
+        self.unmatched.push_back(Unmatched::PageEnd(end));
     }
 
-    /// Far behind it reads without listening, so that nothing queues up meanwhile; at the end it
-    /// joins the feed and reads once more, up to exactly there.
-    fn page_ended(&mut self, whole: bool) {
-        let Reading::Behind { joined, .. } = self.reading else {
-            return;
-        };
-        let position = self.matcher.position();
-        self.reading = match joined {
-            Some(joined) if whole || position >= joined => {
-                self.matcher.reached(joined);
-                Reading::Live
-            }
-            None if whole => {
-                let subscription = self.means.feed.subscribe(Interest::Webhooks, QUEUE);
-                let joined = Some(subscription.joined);
-                self.subscription = Some(Box::new(subscription));
-                Reading::Behind {
-                    joined,
-                    busy: false,
-                }
-            }
-            Some(_) | None => Reading::Behind {
-                joined,
-                busy: false,
-            },
-        };
-    }
-
-    fn row(&self, row: FeedRow) -> Option<Unmatched> {
-        match row {
-            FeedRow::Event(event) => Some(Unmatched::Event(event, Keep::InStore)),
-            FeedRow::Endpoint {
-                position,
-                number,
-                body: None,
-            } => Some(Unmatched::Gone(position, number)),
-            FeedRow::Endpoint {
-                position,
-                number,
-                body: Some(body),
-            } => {
-                // One that has gone since got nothing that anybody could see.
-                let target = self.targets.get(&number)?;
-                let version = restore_endpoint(&body, target.id, target.tenant).ok()?;
-                Some(Unmatched::Endpoint(position, Arc::new(version)))
-            }
-        }
-    }
-
-    pub(super) fn fed(
-        &mut self,
-        subscription: Box<Subscription>,
-        items: Vec<Item>,
-        ended: Option<Ended>,
-    ) {
-        for item in items {
+    fn take_items(&mut self, news: FeedItems, endpoints: &mut EndpointDirectory) -> Redacted {
+        let mut redacted = Vec::new();
+        for item in news.items {
             let unmatched = match item {
-                Item::Event(event) => Unmatched::Event(event, Keep::InMemory),
-                Item::Endpoint(position, endpoint) => {
-                    self.targets
-                        .insert(endpoint.id.number(), Arc::clone(&endpoint));
-                    Unmatched::Endpoint(position, endpoint)
+                Item::Event(event) => Unmatched::Event {
+                    event,
+                    keep: Keep::InMemory,
+                },
+                Item::Endpoint(position, version) => {
+                    endpoints.insert(Arc::clone(&version));
+                    Unmatched::Endpoint { position, version }
                 }
-                Item::EndpointGone(position, id) => Unmatched::Gone(position, id.number()),
+                Item::EndpointGone(position, id) => Unmatched::EndpointGone {
+                    position,
+                    number: id.number(),
+                },
                 Item::Redacted(entity) => {
-                    // At once, whatever is still to be matched.
-                    self.queue.forget_events_of(entity);
                     self.distrust(|event| event.entity == entity);
+                    redacted.push(entity);
                     continue;
                 }
                 Item::Reached(position) => Unmatched::Reached(position),
             };
             self.unmatched.push_back(unmatched);
         }
-        match ended {
-            None => self.subscription = Some(subscription),
+        match news.ended {
+            None => self.subscription = Some(news.subscription),
             Some(Ended::TooSlow) => {
-                self.queue.forget_all_events();
                 self.distrust(|_| true);
-                self.reading = Reading::Behind {
-                    joined: None,
-                    busy: false,
-                };
+                self.progress = Progress::Behind(PageRead::Idle);
+                return Redacted::Unknown;
             }
             // The server stops.
             Some(Ended::Closed) => {}
         }
+        Redacted::Of(redacted)
     }
 
     /// These events, where they are not matched yet, may have been redacted.
     fn distrust(&mut self, which: impl Fn(&Event) -> bool) {
         for unmatched in &mut self.unmatched {
-            if let Unmatched::Event(event, keep) = unmatched
+            if let Unmatched::Event { event, keep } = unmatched
                 && which(event)
             {
                 *keep = Keep::InStore;
@@ -256,58 +242,107 @@ impl Dispatcher {
         }
     }
 
-    fn moved(&mut self, position: Position, version: Arc<Endpoint>) {
-        let (account, number) = (version.tenant.account_number(), version.id.number());
-        match self.matcher.endpoint(position, version) {
-            Moved::No => {}
-            Moved::Open => {
-                self.queue.open(StoredQueue {
-                    account,
-                    endpoint: number,
-                    waiting: 0,
-                    failing_since: None,
-                });
-                let sending = self
-                    .targets
-                    .get(&number)
-                    .map_or(Sending::Paused, |target| Sending::of(target));
-                self.queue.set_sending(number, sending);
-            }
-            Moved::Shut => {
-                self.queue.give_up(number);
-                self.jobs.give_up(number);
+    /// Matches on until there is something to be done; an event of more than `most` endpoints takes
+    /// several steps. None where all that came is matched.
+    pub(super) fn match_next(
+        &mut self,
+        most: usize,
+        endpoints: &mut EndpointDirectory,
+    ) -> Option<FeedStep> {
+        while let Some(next) = self.unmatched.pop_front() {
+            let step = match next {
+                Unmatched::Event { event, keep } => self.match_event(event, keep, most),
+                Unmatched::Endpoint { position, version } => self.match_endpoint(position, version),
+                Unmatched::EndpointGone { position, number } => {
+                    endpoints.remove(number);
+                    self.matcher
+                        .gone(position, number)
+                        .then_some(FeedStep::EndpointGone(number))
+                }
+                Unmatched::Reached(position) => {
+                    self.matcher.reached(position);
+                    None
+                }
+                Unmatched::PageEnd(end) => {
+                    self.page_ended(end);
+                    None
+                }
+            };
+            if step.is_some() {
+                return step;
             }
         }
-    }
-
-    fn gone(&mut self, position: Position, number: u64) {
-        self.targets.remove(&number);
-        if self.matcher.gone(position, number) {
-            self.queue.remove(number);
-            self.jobs.give_up(number);
-        }
-    }
-}
-
-/// What happened behind this position; a failure is told after a pause, so that it is not asked
-/// again at once.
-async fn behind(store: &dyn Store, position: Position) -> Result<Behind, ReadError> {
-    let page = page_behind(store, position).await;
-    if page.is_err() {
-        tokio::time::sleep(PAUSE).await;
-    }
-    page
-}
-
-async fn page_behind(store: &dyn Store, position: Position) -> Result<Behind, ReadError> {
-    let rows = store.happened_behind(position, PAGE).await?;
-    let changed = rows
-        .iter()
-        .any(|row| matches!(row, FeedRow::Endpoint { .. }));
-    let state = if changed {
-        Some(store.webhook_state().await?)
-    } else {
         None
-    };
-    Ok((rows, state))
+    }
+
+    fn match_event(&mut self, event: Arc<Event>, keep: Keep, most: usize) -> Option<FeedStep> {
+        let endpoints = self.matcher.event(&event, most);
+        if self.matcher.position() < event.position {
+            let event = Arc::clone(&event);
+            self.unmatched.push_front(Unmatched::Event { event, keep });
+        }
+        (!endpoints.is_empty()).then_some(FeedStep::Deliver {
+            event,
+            keep,
+            endpoints,
+        })
+    }
+
+    fn match_endpoint(&mut self, position: Position, version: Arc<Endpoint>) -> Option<FeedStep> {
+        match self.matcher.endpoint(position, Arc::clone(&version)) {
+            Moved::No => None,
+            Moved::Open => Some(FeedStep::EndpointOpen(version)),
+            Moved::Shut => Some(FeedStep::EndpointShut(version.id.number())),
+        }
+    }
+
+    /// At the end of the store it joins the feed and reads once more, up to exactly there.
+    fn page_ended(&mut self, end: PageEnd) {
+        let position = self.matcher.position();
+        match self.progress {
+            Progress::Behind(_) if end == PageEnd::Last => {
+                let subscription = self
+                    .feed
+                    .subscribe(Interest::Webhooks, SUBSCRIPTION_ITEMS_MAX);
+                self.progress = Progress::Joined {
+                    at: subscription.joined,
+                    page: PageRead::Idle,
+                };
+                self.subscription = Some(Box::new(subscription));
+            }
+            Progress::Joined { at, .. } if end == PageEnd::Last || position >= at => {
+                self.matcher.reached(at);
+                self.progress = Progress::Live;
+            }
+            Progress::Behind(_) | Progress::Joined { .. } | Progress::Live => {}
+        }
+    }
+}
+
+/// A row of the store, where it concerns anybody.
+fn unmatched(row: FeedRow, endpoints: &EndpointDirectory) -> Option<Unmatched> {
+    match row {
+        FeedRow::Event(event) => Some(Unmatched::Event {
+            event,
+            keep: Keep::InStore,
+        }),
+        FeedRow::Endpoint {
+            position,
+            number,
+            body: None,
+        } => Some(Unmatched::EndpointGone { position, number }),
+        FeedRow::Endpoint {
+            position,
+            number,
+            body: Some(body),
+        } => {
+            // One that has gone since got nothing that anybody could see.
+            let endpoint = endpoints.get(number)?;
+            let version = restore_endpoint(&body, endpoint.id, endpoint.tenant).ok()?;
+            Some(Unmatched::Endpoint {
+                position,
+                version: Arc::new(version),
+            })
+        }
+    }
 }

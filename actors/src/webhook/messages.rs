@@ -176,8 +176,8 @@ impl Asker {
         let _ = self.reply.send(Err(error));
     }
 
-    /// The answer, and what keeps it under its key.
-    pub(super) fn answer(self, body: &impl Serialize, now: i64) -> (Reply, Answer, Option<Commit>) {
+    /// Accepts what was asked; `now` is in Unix milliseconds.
+    pub(super) fn answer(self, body: &impl Serialize, now: i64) -> AcceptedAnswer {
         // Shapes of ours: they can't fail.
         let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();
         let answer = Answer::accepted(body.clone());
@@ -186,7 +186,7 @@ impl Asker {
             number: self.webhook.number(),
             tail: self.webhook.tail(),
         };
-        let commit = self.reservation.map(|reservation| {
+        let kept = self.reservation.map(|reservation| {
             let kept = KeptAnswer {
                 reservation,
                 done: Done::Accepted,
@@ -199,8 +199,20 @@ impl Asker {
                 ..Commit::new(subject, 0, self.caller, now)
             }
         });
-        (self.reply, answer, commit)
+        AcceptedAnswer {
+            reply: self.reply,
+            answer,
+            kept,
+        }
     }
+}
+
+/// An answer that leaves when what it rests on is durable.
+pub(super) struct AcceptedAnswer {
+    pub(super) reply: Reply,
+    pub(super) answer: Answer,
+    /// What keeps it under its key, where it was asked for under one.
+    pub(super) kept: Option<Commit>,
 }
 
 /// Sends a delivery again.

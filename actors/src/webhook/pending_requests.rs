@@ -1,182 +1,72 @@
-//! What others ask of whoever delivers: that lists show everything up to now, that a delivery or
-//! what happened before is sent again, how endpoints fare.
-
-use std::sync::Arc;
+//! Requests that wait until what they have to see is matched, or until what they rest on is
+//! written.
 
 use tokio::sync::oneshot;
 
-use super::dispatcher::{Dispatcher, Message, now_ms};
-use super::endpoint_queue::EndpointQueue;
-use super::lanes::RetryOutcome;
-use super::messages::{AllHealth, DeliveryError, DeliveryView, Health, ReplayAsk, Reply, Retry};
-use super::slice_builder::SliceNumbers;
-use crate::store::{DeliveryState, ReadError, StoredDelivery, Waiting};
+use super::messages::{ReplayAsk, Reply, Retry};
 use colloquy_model::answer::Answer;
-use colloquy_model::commit::Commit;
 use colloquy_model::position::Position;
-use colloquy_runtime::{Context, LoadError};
 
-/// What waits until everything up to a position is matched, or everything up to a slice is written.
-pub(super) enum Ask {
-    /// Somebody who is about to read the store.
+/// A request that goes on when it may.
+pub(super) enum PendingRequest {
+    /// Somebody is about to read the store.
     Reach(oneshot::Sender<()>),
-    /// A delivery that is to be sent again: the store has to know what became of it.
+    /// A delivery is to be sent again: the store has to know what became of it.
     Retry(Box<Retry>),
-    /// Events of the past that are to be delivered again: the endpoint may just have been made.
+    /// Events of the past are to be delivered again: the endpoint may just have been made.
     Replay(Box<ReplayAsk>),
-    /// An answer that leaves when what it rests on is durable.
-    Answer(Reply, Answer),
+    /// An answer leaves when what it rests on is durable.
+    Answer { reply: Reply, answer: Answer },
 }
 
-impl Dispatcher {
-    /// Takes an ask that has to see everything that was committed before it.
-    pub(super) fn ask(&mut self, ask: Ask) {
-        let position = self.means.feed.last();
-        if self.matcher.position() < position {
-            self.means.feed.reach();
-        }
-        self.asked.push((position, ask));
+/// A request that waits until everything up to a position is matched.
+struct UntilMatched {
+    position: Position,
+    request: PendingRequest,
+}
+
+/// A request that waits until everything up to a slice is written.
+struct UntilWritten {
+    slice: u64,
+    request: PendingRequest,
+}
+
+/// All requests that wait.
+#[derive(Default)]
+pub(super) struct PendingRequests {
+    until_matched: Vec<UntilMatched>,
+    until_written: Vec<UntilWritten>,
+}
+
+impl PendingRequests {
+    /// A request waits until everything up to this position is matched.
+    pub(super) fn wait_until_matched(&mut self, position: Position, request: PendingRequest) {
+        self.until_matched.push(UntilMatched { position, request });
     }
 
-    /// What was asked goes on where all is matched.
-    pub(super) fn pass_asked(&mut self, context: &mut Context<Message>) {
-        let position = self.matcher.position();
-        let (reached, asked) = std::mem::take(&mut self.asked)
-            .into_iter()
-            .partition(|(at, _)| *at <= position);
-        self.asked = asked;
-        let reached: Vec<(Position, Ask)> = reached;
-        for (_, ask) in reached {
-            self.bar(ask, context);
-        }
+    /// A request waits until everything up to this slice is written.
+    pub(super) fn wait_until_written(&mut self, slice: u64, request: PendingRequest) {
+        self.until_written.push(UntilWritten { slice, request });
     }
 
-    /// Goes on when everything so far is written.
-    pub(super) fn bar(&mut self, ask: Ask, context: &mut Context<Message>) {
-        let SliceNumbers { next, written } = self.queue.slices();
-        let slice = if self.queue.unwritten() > 0 {
-            next
-        } else {
-            next - 1
-        };
-        if slice <= written {
-            self.pass(ask, context)
-        } else {
-            self.barriers.push((slice, ask))
-        }
+    /// Whether any request waits for a slice.
+    pub(super) fn wait_for_a_slice(&self) -> bool {
+        !self.until_written.is_empty()
     }
 
-    /// What waited for slices that are written now goes on.
-    pub(super) fn pass_barriers(&mut self, context: &mut Context<Message>) {
-        let SliceNumbers { written, .. } = self.queue.slices();
-        let (passed, barriers) = std::mem::take(&mut self.barriers)
-            .into_iter()
-            .partition(|(at, _)| *at <= written);
-        self.barriers = barriers;
-        let passed: Vec<(u64, Ask)> = passed;
-        for (_, ask) in passed {
-            self.pass(ask, context);
-        }
+    /// Takes out those that waited for positions up to this one, in the order in which they came.
+    pub(super) fn take_matched(&mut self, position: Position) -> Vec<PendingRequest> {
+        self.until_matched
+            .extract_if(.., |waiting| waiting.position <= position)
+            .map(|waiting| waiting.request)
+            .collect()
     }
 
-    /// Whoever asked may have left: nobody is told then.
-    fn pass(&mut self, ask: Ask, context: &mut Context<Message>) {
-        match ask {
-            Ask::Reach(reply) => drop(reply.send(())),
-            Ask::Answer(reply, answer) => drop(reply.send(Ok(answer))),
-            Ask::Replay(ask) => self.replay(*ask, context),
-            Ask::Retry(retry) => {
-                let found = self
-                    .means
-                    .store
-                    .delivery(retry.asker.webhook.number(), retry.delivery.row());
-                context.spawn(async move { Message::RetryRead(retry, found.await) });
-            }
-        }
-    }
-
-    /// Sends a delivery again, which the store has shown.
-    pub(super) fn retry_read(
-        &mut self,
-        retry: Retry,
-        found: Result<Option<StoredDelivery>, ReadError>,
-        context: &mut Context<Message>,
-    ) {
-        let endpoint = retry.asker.webhook.number();
-        let mut found = match (found, self.target_of(&retry.asker)) {
-            (Err(error), _) => return retry.asker.refuse(LoadError::from(error).into()),
-            (Ok(Some(found)), Some(target)) if found.id() == retry.delivery && target.enabled => {
-                found
-            }
-            (Ok(Some(found)), Some(_)) if found.id() == retry.delivery => {
-                return retry.asker.refuse(DeliveryError::Disabled);
-            }
-            (Ok(_), _) => return retry.asker.refuse(DeliveryError::NotFound),
-        };
-        if self.queue.is_unwritten(found.number) {
-            // It has moved on since it was read.
-            self.bar(Ask::Retry(Box::new(retry)), context);
-            return;
-        }
-        let now = now_ms();
-        if found.state == DeliveryState::Pending {
-            let hurried = self.queue.retry_now(endpoint, found.key, found.number, now);
-            if hurried != RetryOutcome::Queues {
-                found.due = found.due.map(|due| due.min(now));
-            }
-        } else {
-            let StoredDelivery {
-                number,
-                key,
-                position,
-                attempts,
-                ..
-            } = found;
-            self.queue.send_again(
-                endpoint,
-                Waiting {
-                    number,
-                    key,
-                    position,
-                    attempts,
-                    due: Some(now),
-                },
-                now,
-            );
-            (found.state, found.due) = (DeliveryState::Pending, Some(now));
-        }
-        let view = DeliveryView::new(retry.asker.webhook, &found);
-        let answer = retry.asker.answer(&view, now);
-        self.answer_when_written(answer, context);
-    }
-
-    /// The answer is kept, and leaves when it is durable.
-    pub(super) fn answer_when_written(
-        &mut self,
-        (reply, answer, commit): (Reply, Answer, Option<Commit>),
-        context: &mut Context<Message>,
-    ) {
-        if let Some(commit) = commit {
-            self.queue.keep_answer(commit);
-        }
-        self.bar(Ask::Answer(reply, answer), context);
-    }
-
-    /// What memory knows of all endpoints.
-    pub(super) fn health(&self) -> AllHealth {
-        let one = |target: &Arc<colloquy_model::endpoint::Endpoint>| {
-            let queue = self.queue.endpoint(target.id.number());
-            let health = Health {
-                id: target.id,
-                tenant: target.tenant,
-                url: target.url.clone(),
-                enabled: target.enabled,
-                in_flight: queue.map_or(0, EndpointQueue::in_flight),
-                failing_since: queue.and_then(|queue| queue.health().failing_since()),
-                last_success: queue.and_then(|queue| queue.health().last_success()),
-            };
-            (target.id, health)
-        };
-        self.targets.values().map(one).collect()
+    /// Takes out those that waited for slices up to this one, in the order in which they came.
+    pub(super) fn take_written(&mut self, slice: u64) -> Vec<PendingRequest> {
+        self.until_written
+            .extract_if(.., |waiting| waiting.slice <= slice)
+            .map(|waiting| waiting.request)
+            .collect()
     }
 }

@@ -6,19 +6,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::delivery_queue::{Keep, Matching};
-use super::dispatcher::{Dispatcher, Message, now_ms};
-use super::messages::{Asker, DeliveryError, ReplayAsk};
+use super::endpoint_directory::EndpointDirectory;
+use super::messages::{DeliveryError, ReplayAsk};
 use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange};
 use colloquy_model::caller::Tenant;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
-use colloquy_runtime::{Context, LoadError};
+use colloquy_model::position::Position;
 
 /// Deliveries of one replay that wait, about.
 const WAITING_MAX: u64 = 128;
 /// Events read at once.
-const PAGE: u32 = 64;
+const PAGE_EVENTS: u32 = 64;
 /// Instants of commits are nearly in the order of their positions: the clocks that set them are off
 /// by less than this.
 const DISORDER_MS: i64 = 60_000;
@@ -29,9 +30,9 @@ const NUMBER_MAX: u64 = 1 << 40;
 const PAUSE_MS: i64 = 1_000;
 const PAUSE_UNREADABLE_MS: i64 = 60_000;
 
-/// Replays that are under way, by lane.
+/// The replays that are under way, by lane.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct Replays {
     last_lane: i64,
     jobs: BTreeMap<i64, Job>,
 }
@@ -45,39 +46,111 @@ struct Job {
 }
 
 /// How far a replay's deliveries are made.
+///
+/// ```text
+///            few wait, and it is time          a page came, and it was not the last
+///   DueAt ─────────────────────────▶ Reading ─────────────────────────────────────▶ DueAt
+///                                       │ the last page came
+///                                       ▼
+///                                      Made ── the last of its deliveries has ended: it goes
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// More are to be made, not before this instant.
-    Due(i64),
+    /// More are to be made, not before this instant, in Unix milliseconds.
+    DueAt(i64),
     /// Events are being read for them.
     Reading,
     /// All are.
     Made,
 }
 
-impl Jobs {
-    /// What an earlier life left, each replay with its deliveries that wait.
+/// A page that a replay needs.
+#[derive(Debug)]
+pub(super) struct ReplayRead {
+    lane: i64,
+    query: EventQuery,
+}
+
+impl ReplayRead {
+    /// Reads the page.
+    pub(super) async fn run(self, store: Arc<dyn EventLog>) -> ReplayPage {
+        ReplayPage {
+            lane: self.lane,
+            page: read_on(&*store, self.query).await,
+        }
+    }
+}
+
+/// A page that a replay got; none of what is left where everything has expired.
+pub(super) struct ReplayPage {
+    lane: i64,
+    page: Result<Option<EventPage>, ReadError>,
+}
+
+/// What a page comes to, to be written with one slice.
+#[derive(Debug)]
+pub(super) struct ReplayStep {
+    /// The endpoint that gets these events, in this lane.
+    pub(super) endpoint: u64,
+    pub(super) lane: i64,
+    pub(super) events: Vec<Arc<Event>>,
+    pub(super) changes: Vec<ReplayChange>,
+}
+
+/// A replay that may begin, once its first event is found.
+pub(super) struct ReplayStart {
+    pub(super) ask: Box<ReplayAsk>,
+    /// With the place where it begins, once that is found.
+    pub(super) replay: Result<Replay, ReadError>,
+}
+
+impl ReplayStart {
+    /// Looks where the replay begins.
+    pub(super) async fn find(self, store: Arc<dyn EventLog>) -> ReplayStart {
+        let ReplayStart { ask, replay } = self;
+        let replay = match replay {
+            Ok(replay) => first_behind(&*store, replay.tenant, 0, replay.since)
+                .await
+                .map(|next| Replay { next, ..replay }),
+            Err(error) => Err(error),
+        };
+        ReplayStart { ask, replay }
+    }
+}
+
+impl Replays {
+    /// What an earlier process left, each replay with its deliveries that wait. No lane up to this
+    /// one is given to another replay.
     pub(super) fn new(last_lane: i64, open: Vec<(Replay, u64)>) -> Self {
         let job = |(replay, waiting): (Replay, u64)| {
+            let stage = Stage::DueAt(0);
             (
                 replay.lane,
                 Job {
                     replay,
                     waiting,
-                    stage: Stage::Due(0),
+                    stage,
                 },
             )
         };
-        Jobs {
+        Replays {
             last_lane,
             jobs: open.into_iter().map(job).collect(),
         }
     }
 
-    /// A lane that no replay had before.
-    fn next_lane(&mut self, now: i64) -> i64 {
-        self.last_lane = (self.last_lane + 1).max(now);
-        self.last_lane
+    /// Why no replay of this endpoint may begin beside at most so many, if none may.
+    pub(super) fn refusal(
+        &self,
+        endpoint: Option<&Endpoint>,
+        most: usize,
+    ) -> Option<DeliveryError> {
+        match endpoint {
+            None => Some(DeliveryError::NotFound),
+            Some(endpoint) if !endpoint.enabled => Some(DeliveryError::Disabled),
+            Some(endpoint) => (self.of(endpoint.id.number()) >= most)
+                .then_some(DeliveryError::TooManyReplays(most)),
+        }
     }
 
     /// How many of an endpoint's are under way.
@@ -88,97 +161,44 @@ impl Jobs {
             .count()
     }
 
-    /// Lets go of a replay whose deliveries are all made and have ended; whether it is one.
-    fn end(&mut self, lane: i64) -> bool {
-        let is_over = self
-            .jobs
-            .get(&lane)
-            .is_some_and(|job| job.stage == Stage::Made && job.waiting == 0);
-        if is_over {
-            self.jobs.remove(&lane);
-        }
-        is_over
-    }
-
-    /// The endpoint gets nothing more.
-    pub(super) fn give_up(&mut self, endpoint: u64) {
-        self.jobs.retain(|_, job| job.replay.endpoint != endpoint);
-    }
-}
-
-impl Dispatcher {
-    /// Looks where the replay begins; it is refused where the endpoint gets nothing.
-    pub(super) fn replay(&mut self, ask: ReplayAsk, context: &mut Context<Message>) {
-        if let Some(refusal) = self.refusal(&ask.asker) {
-            return ask.asker.refuse(refusal);
-        }
-        let mut replay = Replay {
-            lane: self.jobs.next_lane(now_ms()),
+    /// A replay in a lane of its own, of what happened up to this position; it does not begin yet.
+    pub(super) fn prepare(&mut self, ask: Box<ReplayAsk>, last: Position, now: i64) -> ReplayStart {
+        self.last_lane = (self.last_lane + 1).max(now);
+        let replay = Replay {
+            lane: self.last_lane,
             endpoint: ask.asker.webhook.number(),
             tenant: ask.asker.caller.tenant,
             next: 0,
-            last: self.means.feed.last(),
+            last,
             since: ask.since.map(|since| since.0),
             until: ask.until.map(|until| until.0),
             kinds: ask.kinds.clone(),
         };
-        let store = Arc::clone(&self.means.store);
-        context.spawn(async move {
-            let next = first_behind(&*store, replay.tenant, 0, replay.since).await;
-            Message::ReplayBegins(
-                Box::new(ask),
-                next.map(|next| {
-                    replay.next = next;
-                    replay
-                }),
-            )
-        });
-    }
-
-    /// Why this one may begin no replay of the endpoint, if it may not.
-    fn refusal(&self, asker: &Asker) -> Option<DeliveryError> {
-        let most = self.means.settings.replays_max;
-        match self.target_of(asker) {
-            None => Some(DeliveryError::NotFound),
-            Some(target) if !target.enabled => Some(DeliveryError::Disabled),
-            Some(target) => (self.jobs.of(target.id.number()) >= most)
-                .then_some(DeliveryError::TooManyReplays(most)),
+        ReplayStart {
+            ask,
+            replay: Ok(replay),
         }
     }
 
-    /// The job is written down with its answer.
-    pub(super) fn replay_begins(
-        &mut self,
-        ask: ReplayAsk,
-        found: Result<Replay, ReadError>,
-        context: &mut Context<Message>,
-    ) {
-        // Others may have begun meanwhile, or somebody may have disabled the endpoint.
-        let replay = match (found, self.refusal(&ask.asker)) {
-            (_, Some(refusal)) => return ask.asker.refuse(refusal),
-            (Err(error), None) => return ask.asker.refuse(LoadError::from(error).into()),
-            (Ok(replay), None) => replay,
+    /// A replay begins; gives what is to be written of it.
+    pub(super) fn begin(&mut self, replay: Replay) -> ReplayChange {
+        let job = Job {
+            replay: replay.clone(),
+            waiting: 0,
+            stage: Stage::DueAt(0),
         };
-        self.queue.change_replay(ReplayChange::Open(replay.clone()));
-        self.jobs.jobs.insert(
-            replay.lane,
-            Job {
-                replay,
-                waiting: 0,
-                stage: Stage::Due(0),
-            },
-        );
-        let answer = ask.asker.answer(&ask.view, now_ms());
-        self.answer_when_written(answer, context);
+        self.jobs.insert(replay.lane, job);
+        ReplayChange::Open(replay)
     }
 
-    /// Reads on for each replay of which little waits.
-    pub(super) fn step_replays(&mut self, context: &mut Context<Message>) {
-        let now = now_ms();
-        for (lane, job) in &mut self.jobs.jobs {
-            if job.waiting >= WAITING_MAX || !matches!(job.stage, Stage::Due(at) if at <= now) {
-                continue;
-            }
+    /// Begins to read for each replay of which little waits; what is read is to be handed to
+    /// [`Replays::take_page`].
+    pub(super) fn begin_reads(&mut self, now: i64) -> Vec<ReplayRead> {
+        let is_due = |job: &Job| {
+            job.waiting < WAITING_MAX && matches!(job.stage, Stage::DueAt(at) if at <= now)
+        };
+        let due = self.jobs.iter_mut().filter(|(_, job)| is_due(job));
+        due.map(|(lane, job)| {
             job.stage = Stage::Reading;
             let filter = EventFilter {
                 kinds: job.replay.kinds.clone(),
@@ -190,21 +210,24 @@ impl Dispatcher {
                 after: job.replay.next,
                 until: Some(job.replay.last),
                 filter,
-                limit: PAGE,
+                limit: PAGE_EVENTS,
                 total: false,
             };
-            let (lane, store) = (*lane, Arc::clone(&self.means.store));
-            context.spawn(async move { Message::ReplayRead(lane, read_on(&*store, query).await) });
-        }
+            ReplayRead { lane: *lane, query }
+        })
+        .collect()
     }
 
-    /// Makes deliveries of what was read; the job's place moves in the same slice.
-    pub(super) fn replay_read(&mut self, lane: i64, page: Result<Option<EventPage>, ReadError>) {
-        let Some(job) = self.jobs.jobs.get_mut(&lane) else {
-            return;
-        };
-        let now = now_ms();
-        let page = match page {
+    /// Says which deliveries are to be made of what was read; the job's place moves with them.
+    pub(super) fn take_page(
+        &mut self,
+        read: ReplayPage,
+        endpoints: &EndpointDirectory,
+        now: i64,
+    ) -> Option<ReplayStep> {
+        let lane = read.lane;
+        let job = self.jobs.get_mut(&lane)?;
+        let page = match read.page {
             Ok(page) => page.unwrap_or_default(),
             Err(error) => {
                 let pause = if error == ReadError::Unreadable {
@@ -213,69 +236,77 @@ impl Dispatcher {
                     PAUSE_MS
                 };
                 tracing::warn!(%error, "a replay can't be read: it waits");
-                job.stage = Stage::Due(now + pause);
-                return;
+                job.stage = Stage::DueAt(now + pause);
+                return None;
             }
         };
-        let Replay {
-            endpoint,
-            since,
-            until,
-            ..
-        } = job.replay;
-        let Some(target) = self.targets.get(&endpoint) else {
-            return;
-        };
-        let over =
-            |at: i64, slack: i64| until.is_some_and(|until| at > until.saturating_add(slack));
-        for event in &page.events {
-            if since.is_none_or(|since| event.at >= since)
-                && !over(event.at, 0)
-                && target.wants.admits(event)
-            {
-                let matching = Matching {
-                    endpoint,
-                    lane,
-                    event,
-                    keep: Keep::InMemory,
-                };
-                self.queue.push(matching, now);
-                job.waiting += 1;
-            }
-        }
+        let endpoint = endpoints.get(job.replay.endpoint)?;
+        let mut changes = Vec::new();
         // What can't be read is passed by, as it is where it happens: nothing waits behind it for
         // ever.
         let reached = page.unreadable.unwrap_or(page.cursor);
-        let is_made = !page.more
-            || page
-                .events
-                .last()
-                .is_some_and(|event| over(event.at, DISORDER_MS));
-        job.stage = if is_made {
+        job.stage = if job.is_last(&page) {
             Stage::Made
         } else {
-            Stage::Due(now)
+            Stage::DueAt(now)
         };
         if reached > job.replay.next {
             job.replay.next = reached;
-            self.queue
-                .change_replay(ReplayChange::Reached(lane, reached));
+            changes.push(ReplayChange::Reached(lane, reached));
         }
-        self.end_replay(lane);
+        let mut events = page.events;
+        events.retain(|event| job.is_asked_for(event) && endpoint.wants.admits(event));
+        job.waiting += u64::try_from(events.len()).unwrap_or(u64::MAX);
+        let endpoint = job.replay.endpoint;
+        changes.extend(self.end(lane));
+        Some(ReplayStep {
+            endpoint,
+            lane,
+            events,
+            changes,
+        })
     }
 
-    /// A delivery has ended, which may be a replay's.
-    pub(super) fn delivery_ended(&mut self, lane: i64) {
-        if let Some(job) = self.jobs.jobs.get_mut(&lane) {
-            job.waiting = job.waiting.saturating_sub(1);
-            self.end_replay(lane);
-        }
+    /// A delivery has ended, which may be a replay's; gives what is to be written of that.
+    pub(super) fn delivery_ended(&mut self, lane: i64) -> Option<ReplayChange> {
+        let job = self.jobs.get_mut(&lane)?;
+        job.waiting = job.waiting.saturating_sub(1);
+        self.end(lane)
     }
 
-    fn end_replay(&mut self, lane: i64) {
-        if self.jobs.end(lane) {
-            self.queue.change_replay(ReplayChange::Done(lane));
+    /// Lets go of a replay whose deliveries are all made and have ended.
+    fn end(&mut self, lane: i64) -> Option<ReplayChange> {
+        let job = self.jobs.get(&lane)?;
+        if job.stage != Stage::Made || job.waiting > 0 {
+            return None;
         }
+        self.jobs.remove(&lane);
+        Some(ReplayChange::Done(lane))
+    }
+
+    /// The endpoint gets nothing more.
+    pub(super) fn give_up(&mut self, endpoint: u64) {
+        self.jobs.retain(|_, job| job.replay.endpoint != endpoint);
+    }
+}
+
+impl Job {
+    /// Whether an event happened between the instants that were asked for.
+    fn is_asked_for(&self, event: &Event) -> bool {
+        self.replay.since.is_none_or(|since| event.at >= since) && !self.is_behind(event.at, 0)
+    }
+
+    /// Whether an instant lies behind the last one that was asked for, and by more than this.
+    fn is_behind(&self, at: i64, slack_ms: i64) -> bool {
+        self.replay
+            .until
+            .is_some_and(|until| at > until.saturating_add(slack_ms))
+    }
+
+    /// Whether nothing behind this page is asked for.
+    fn is_last(&self, page: &EventPage) -> bool {
+        let last = page.events.last();
+        !page.more || last.is_some_and(|last| self.is_behind(last.at, DISORDER_MS))
     }
 }
 

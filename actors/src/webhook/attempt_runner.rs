@@ -1,0 +1,206 @@
+//! Starts attempts and says what each came to: signs the event, has the courier bring it, and
+//! judges the answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::attempt::WebhookSettings;
+use super::courier::{Courier, Lost, OutboundRequest};
+use super::delivery_metrics::DeliveryCounters;
+use super::delivery_queue::Verdict;
+use super::endpoint_queue::PendingAttempt;
+use super::record::DisabledReason;
+use super::schedule::{Made, epitaph, judge, unread};
+use super::signature::{Signing, headers};
+use crate::store::{ReadError, Store};
+use colloquy_model::attempt::Attempt;
+use colloquy_model::endpoint::Endpoint;
+use colloquy_model::event::Event;
+use colloquy_model::time::Timestamp;
+
+/// A courier that does not come back is not waited for: its own time, and this.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// An attempt that is over.
+pub(super) struct EndedAttempt {
+    pub(super) attempt: PendingAttempt,
+    pub(super) end: AttemptEnd,
+}
+
+/// How an attempt ended.
+pub(super) enum AttemptEnd {
+    /// It was made.
+    Made(Made),
+    /// It was not: the event is not stored any more, or can't be read.
+    EventGone,
+    /// It was not: the store could not be read now.
+    StoreAway,
+}
+
+/// What follows from how an attempt ended.
+#[derive(Debug)]
+pub(super) enum Conclusion {
+    /// The receiver was asked.
+    Judged {
+        verdict: Verdict,
+        /// What the delivery's log gets.
+        log: Vec<Attempt>,
+        /// Why the endpoint gets nothing more, where that follows.
+        disable: Option<DisabledReason>,
+    },
+    /// The delivery is given up, and no receiver is to blame; its log gets this.
+    GivenUp(Vec<Attempt>),
+    /// The delivery is tried again as if nothing had been.
+    TryAgain,
+}
+
+/// Makes the attempts of all endpoints.
+pub(super) struct AttemptRunner {
+    store: Arc<dyn Store>,
+    courier: Arc<dyn Courier>,
+    settings: Arc<WebhookSettings>,
+    counters: Arc<DeliveryCounters>,
+    in_flight: usize,
+}
+
+impl AttemptRunner {
+    /// Nothing is under way. Events that memory does not hold are read of the store.
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        courier: Arc<dyn Courier>,
+        settings: Arc<WebhookSettings>,
+        counters: Arc<DeliveryCounters>,
+    ) -> Self {
+        counters.in_flight.store(0, Ordering::Relaxed);
+        AttemptRunner {
+            store,
+            courier,
+            settings,
+            counters,
+            in_flight: 0,
+        }
+    }
+
+    /// Whether any attempt is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// Begins an attempt; what the future gives is to be handed to [`AttemptRunner::end`].
+    pub(super) fn begin(
+        &mut self,
+        mut attempt: PendingAttempt,
+        endpoint: Arc<Endpoint>,
+    ) -> impl Future<Output = EndedAttempt> + 'static {
+        self.in_flight += 1;
+        self.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        let (store, courier) = (Arc::clone(&self.store), Arc::clone(&self.courier));
+        let timeout = self.settings.timeout + GRACE;
+        async move {
+            let event = match attempt.event.take() {
+                Some(event) => Ok(Some(event)),
+                None => store.event_at(attempt.position).await,
+            };
+            let end = match event {
+                Ok(Some(event)) => {
+                    let request = SignedRequest::new(&endpoint, &event, attempt.attempt);
+                    AttemptEnd::Made(request.post(&*courier, timeout).await)
+                }
+                // What can't be read can't be sent: told where it was found, and no lane waits
+                // behind it for ever.
+                Ok(None) | Err(ReadError::Unreadable) => AttemptEnd::EventGone,
+                Err(_) => AttemptEnd::StoreAway,
+            };
+            EndedAttempt { attempt, end }
+        }
+    }
+
+    /// An attempt is over: says what follows. `failing_since` is when its endpoint began to only
+    /// fail, before this attempt.
+    pub(super) fn end(
+        &mut self,
+        end: AttemptEnd,
+        failing_since: Option<i64>,
+        now: i64,
+    ) -> Conclusion {
+        self.in_flight -= 1;
+        self.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let made = match end {
+            AttemptEnd::Made(made) => made,
+            AttemptEnd::EventGone => return Conclusion::GivenUp(vec![unread(now)]),
+            AttemptEnd::StoreAway => return Conclusion::TryAgain,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "chance needs no precision")]
+        let chance = colloquy_model::random::u64() as f64 / u64::MAX as f64;
+        let outcome = judge(&self.settings, made, now, chance);
+        let (mut verdict, mut disable) = (outcome.verdict, outcome.disable);
+        let mut log = vec![outcome.attempt];
+        let failing_long = failing_since
+            .filter(|since| verdict != Verdict::Delivered && self.is_too_long(*since, now));
+        if let (None, Some(since)) = (disable, failing_long) {
+            log.push(epitaph(since, now));
+            (verdict, disable) = (Verdict::Failed, Some(DisabledReason::Failing));
+        }
+        self.counters.attempt(verdict);
+        Conclusion::Judged {
+            verdict,
+            log,
+            disable,
+        }
+    }
+
+    /// Whether an endpoint that has only failed since then is disabled for it.
+    fn is_too_long(&self, since: i64, now: i64) -> bool {
+        let most = i64::try_from(self.settings.disable_after.as_millis()).unwrap_or(i64::MAX);
+        now.saturating_sub(since) >= most
+    }
+}
+
+/// A request that is ready to be sent.
+struct SignedRequest {
+    request: OutboundRequest,
+    attempt: u32,
+    began: Timestamp,
+    begun: Instant,
+}
+
+impl SignedRequest {
+    /// Signs this attempt at an event, as of now.
+    fn new(endpoint: &Endpoint, event: &Event, attempt: u32) -> Self {
+        let (began, begun) = (Timestamp::now(), Instant::now());
+        let body = event.body();
+        let headers = headers(Signing {
+            secrets: &endpoint.secrets,
+            event: event.id(),
+            body: &body,
+            now_ms: began.0,
+            attempt,
+        });
+        let request = OutboundRequest {
+            account: endpoint.tenant.account_number(),
+            url: endpoint.url.clone(),
+            headers,
+            body,
+        };
+        SignedRequest {
+            request,
+            attempt,
+            began,
+            begun,
+        }
+    }
+
+    /// Sends it once.
+    async fn post(self, courier: &dyn Courier, timeout: Duration) -> Made {
+        let reply = tokio::time::timeout(timeout, courier.post(self.request))
+            .await
+            .unwrap_or(Err(Lost::TimedOut));
+        Made {
+            attempt: self.attempt,
+            began: self.began,
+            took: self.begun.elapsed(),
+            reply,
+        }
+    }
+}

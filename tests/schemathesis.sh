@@ -87,6 +87,8 @@ cat >schemathesis.toml <<TOML
 "path.comment_id" = "$comment"
 "path.share_id" = "$share"
 "path.token" = "$token_of_link"
+"path.actor_kind" = "conversation"
+"path.actor_id" = "$conversation"
 TOML
 
 readonly checks="not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance"

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Operator, at, drilling};
 use crate::support::shapes::{assert_recent, assert_shape, instant};
-use crate::support::{Client, Dice, until};
+use crate::support::{Client, Dice, Receiver, Setup, until};
 
 #[tokio::test]
 async fn a_crash_fails_one_request_and_the_next_succeeds() {
@@ -336,4 +336,75 @@ async fn contents(client: &Client, conversation: &str) -> Vec<String> {
         path = page.link("next");
     }
     all
+}
+
+#[tokio::test]
+async fn the_limiter_fails_the_request_that_crashes_it_and_no_other() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let operator = Operator::of(&server);
+    let path = "/admin/v1/actors/limiter/instances";
+    let shards = operator.0.get(path).await.expect(200).column("id");
+    for shard in &shards {
+        let drill = format!("{}/crash", at("limiter", shard));
+        operator.0.post(&drill, json!({})).await.expect(200);
+    }
+    let refused = client.get("/v1").await;
+    assert_eq!(refused["error"]["details"]["outcome"], "none");
+    refused.error(503, "unavailable", "");
+    client.get("/v1").await.expect(200);
+    let kind = operator.kind("limiter").await;
+    assert_eq!(
+        (&kind["restarts"]["crash"], &kind["handled"]),
+        (&json!(1), &json!(1))
+    );
+    for command in ["restart", "passivate", "release"] {
+        let path = format!("{}/{command}", at("limiter", "limiter_0"));
+        let steered = operator.0.post(&path, json!({})).await.expect(200);
+        assert_eq!(steered["state"], "ready");
+    }
+    assert_eq!(operator.kind("limiter").await["restarts"]["operator"], 1);
+}
+
+#[tokio::test]
+async fn deliveries_survive_a_crash_of_whoever_delivers() {
+    let mut server = Setup::default()
+        .env("COLLOQUY__SUPERVISION__DRILLS", "true")
+        .delivering("[0.05, 0.1, 0.2]", "5")
+        .start();
+    server.expect_errors();
+    let client = server.account().await.test();
+    let receiver = Receiver::start().await;
+    let hook = json!({"url": receiver.url(), "events": ["message.created"]});
+    client.post("/v1/webhooks", hook).await.expect(201);
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let of_dispatcher = at("webhook_dispatcher", "webhook_dispatcher");
+    for n in 1..=3 {
+        let drill = format!("{of_dispatcher}/crash");
+        operator.0.post(&drill, json!({})).await.expect(200);
+        client.message(&conversation, &format!("message {n}")).await;
+        until("it has crashed", Duration::from_secs(20), async || {
+            let kind = operator.kind("webhook_dispatcher").await;
+            (kind["restarts"]["crash"] == n).then_some(())
+        })
+        .await;
+        let delivered = |received: Vec<_>| {
+            let content = json!(format!("message {n}"));
+            received
+                .iter()
+                .any(|one: &crate::support::receiver::Received| {
+                    one.event()["data"]["content"] == content
+                })
+        };
+        until("it is delivered", Duration::from_secs(20), async || {
+            delivered(receiver.received()).then_some(())
+        })
+        .await;
+    }
+    let seen = operator.0.get(&of_dispatcher).await.expect(200);
+    assert_eq!(
+        (&seen["restarts"], &seen["last_failure"]["cause"]),
+        (&json!(3), &json!("crash"))
+    );
 }

@@ -6,7 +6,7 @@ use super::{INSTANCE, KIND, Operator, at};
 use crate::support::shapes::{assert_recent, assert_shape};
 use crate::support::{Server, account, shared};
 
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 9] = [
     "conversation",
     "document",
     "account",
@@ -14,6 +14,8 @@ const KINDS: [&str; 7] = [
     "user",
     "customer",
     "webhook",
+    "limiter",
+    "webhook_dispatcher",
 ];
 
 #[tokio::test]
@@ -198,4 +200,35 @@ async fn only_operators_see_and_steer_actors() {
             refused.error(401, "unauthorized", "");
         }
     }
+}
+
+#[tokio::test]
+async fn the_limiter_counts_each_request_of_a_key() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let operator = Operator::of(&server);
+    assert_eq!(operator.kind("limiter").await["handled"], 0);
+    for _ in 0..40 {
+        client.get("/v1").await.expect(200);
+    }
+    let kind = operator.kind("limiter").await;
+    assert_eq!(kind["handled"], 40);
+    let live = kind["live"].as_u64().unwrap();
+    assert_eq!(
+        (&kind["by_state"]["ready"], &kind["activations"]),
+        (&json!(live), &json!(live))
+    );
+    assert!(kind["working_ms"]["p99"].as_f64().unwrap() > 0.0);
+    let path = "/admin/v1/actors/limiter/instances";
+    let shards = operator.0.get(path).await.expect(200);
+    assert_eq!(shards.data().len() as u64, live);
+    assert_shape(&shards.data()[0], INSTANCE);
+    let first = operator
+        .0
+        .get(&at("limiter", "limiter_0"))
+        .await
+        .expect(200);
+    assert_eq!(first["state"], "ready");
+    let unknown = operator.0.get(&at("limiter", "limiter_999")).await;
+    unknown.error(404, "not_found", "");
 }

@@ -204,6 +204,41 @@ async fn a_change_holds_at_once_for_what_lives() {
 }
 
 #[tokio::test]
+async fn a_smaller_mailbox_refuses_what_is_too_much_and_counts_it() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    operator
+        .set(json!({"conversation": {"mailbox_places": 1}}))
+        .await;
+    let path = format!("/v1/conversations/{conversation}/messages");
+    let (mut done, mut refused) = (0_u64, 0_u64);
+    while refused == 0 {
+        let sends = (0..16).map(|n| {
+            let call = client.post(&path, json!({"content": format!("message {n}")}));
+            tokio::spawn(async move { call.await })
+        });
+        let sends: Vec<_> = sends.collect();
+        for send in sends {
+            let answer = send.await.unwrap();
+            match answer.status {
+                201 => done += 1,
+                _ => {
+                    assert_eq!(answer["error"]["details"]["outcome"], "none", "{answer}");
+                    answer.error(503, "unavailable", "");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    let kind = operator.kind("conversation").await;
+    assert_eq!(kind["refused"]["mailbox_full"], refused);
+    assert_eq!(kind["handled"], done + 1);
+    assert_eq!(client.get(&path).await.total(), done);
+}
+
+#[tokio::test]
 async fn each_change_is_logged() {
     let server = Server::start();
     let operator = Operator::of(&server);

@@ -1,10 +1,12 @@
 //! A panic costs one message; too many of them cost one entity, for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::spawn_local;
 use tokio::time::advance;
 
-use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, why};
+use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, until, why};
 use super::ledger::Command;
 use super::memory_journal::Lookups;
 use crate::{ActorState, AskError, Cause, InstanceOrder, InstanceQuery, Life, Policy, Restart};
@@ -307,6 +309,33 @@ fn a_drill_of_what_cannot_be_loaded_is_refused() {
         fixture.directory.drain();
         assert!(fixture.directory.drill(1).await.is_err());
         fixture.directory.resume();
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+    });
+}
+
+#[test]
+fn what_is_loading_is_restarted_passivated_and_crashed_behind_its_load() {
+    on_one_thread(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        fixture.journal.hold_loads();
+        let read = fixture.ask(1, Command::Read);
+        until(|| fixture.journal.loads().0 == 1).await;
+        let seen = fixture.directory.inspect(1).unwrap();
+        assert_eq!(seen.life, Life::Loading);
+        assert!(fixture.directory.restart(1));
+        let directory = Arc::clone(&fixture.directory);
+        let leaving = spawn_local(async move { directory.passivate(1).await });
+        tokio::task::yield_now().await;
+        fixture.journal.release_loads();
+        assert_eq!(read.await.unwrap(), Ok(vec![10]));
+        assert!(leaving.await.unwrap());
+        assert_eq!(fixture.directory.inspect(1), None);
+        fixture.journal.hold_loads();
+        let read = fixture.ask(1, Command::Read);
+        until(|| fixture.journal.loads().0 == 2).await;
+        assert!(fixture.directory.drill(1).await.is_ok());
+        fixture.journal.release_loads();
+        assert_eq!(read.await.unwrap(), Err(AskError::Crashed));
         assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
     });
 }

@@ -349,9 +349,9 @@ async fn the_limiter_fails_the_request_that_crashes_it_and_no_other() {
         let drill = format!("{}/crash", at("limiter", shard));
         operator.0.post(&drill, json!({})).await.expect(200);
     }
-    let refused = client.get("/v1").await;
-    assert_eq!(refused["error"]["details"]["outcome"], "none");
-    refused.error(503, "unavailable", "");
+    // Nobody knows then what is left of the limits, which other answers tell.
+    let refused = client.get("/v1").open().await.unwrap();
+    assert_eq!(refused.status().as_u16(), 503);
     client.get("/v1").await.expect(200);
     let kind = operator.kind("limiter").await;
     assert_eq!(

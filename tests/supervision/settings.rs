@@ -85,6 +85,8 @@ async fn a_change_is_kept_and_null_goes_back() {
         .await;
     let after = operator.0.get(PATH).await.expect(200);
     assert_eq!(after.body, before.body);
+    assert_eq!(server.term().code(), Some(0));
+    server.assert_sound();
 }
 
 #[tokio::test]

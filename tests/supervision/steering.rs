@@ -99,7 +99,7 @@ async fn a_body_that_says_something_is_refused() {
 
 #[tokio::test]
 async fn a_command_is_carried_out_once_under_its_key() {
-    let server = Server::start();
+    let mut server = Server::start();
     let client = server.account().await.test();
     let conversation = client.conversation().await;
     let (operator, key) = (Operator::of(&server), unique("restart"));
@@ -115,6 +115,13 @@ async fn a_command_is_carried_out_once_under_its_key() {
     assert_eq!(again.body, first.body);
     let kind = operator.kind("conversation").await;
     assert_eq!(kind["restarts"]["operator"], 1);
+    server.restart();
+    let operator = Operator::of(&server);
+    let call = operator.0.post(&path, json!({}));
+    let later = call.with("idempotency-key", &key).await.expect(200);
+    assert_eq!(later.body, first.body, "the answer is kept");
+    assert_eq!(server.term().code(), Some(0));
+    server.assert_sound();
 }
 
 #[tokio::test]

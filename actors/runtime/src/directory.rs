@@ -210,16 +210,20 @@ impl<E: Entity> Directory<E> {
     /// The entities in the directory that an operator wants to see.
     pub fn instances(&self, query: InstanceQuery) -> Vec<(E::Id, Inspection)> {
         let mut found = Vec::new();
+        // Most of many are left out by one comparison with the last that is kept so far.
+        let mut last_kept = None;
         for partition in self.registry.partitions() {
             let partition = partition.read();
-            let handles = partition.values().map(|active| &active.handle);
-            let wanted = handles
-                .filter(|handle| query.state.is_none_or(|state| handle.state() == state))
-                .map(|handle| (Reverse(handle.sort_key(query.order)), Arc::clone(handle)));
-            found.extend(wanted);
-            // Twice as many as are wanted are held at once, whatever there is.
-            if found.len() >= query.limit.saturating_mul(2) {
+            for handle in partition.values().map(|active| &active.handle) {
+                let key = Reverse(handle.sort_key(query.order));
+                let is_wanted = query.state.is_none_or(|state| handle.state() == state);
+                if is_wanted && last_kept.is_none_or(|last| key <= last) {
+                    found.push((key, Arc::clone(handle)));
+                }
+            }
+            if found.len() >= query.limit {
                 keep_first(&mut found, query.limit);
+                last_kept = found.last().map(|(key, _)| *key);
             }
         }
         keep_first(&mut found, query.limit);

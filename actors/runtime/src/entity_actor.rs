@@ -457,7 +457,11 @@ impl<E: Entity> Handler<Activate<E>> for EntityActor<E> {
 
     fn handle(&mut self, activate: Activate<E>, ctx: &mut Self::Context) {
         let Activate { permit, report } = activate;
-        self.load(ctx, |_, loaded, _| {
+        self.load(ctx, |actor, loaded, _| {
+            if loaded.is_err() {
+                // Otherwise it would stay in the directory for a drill that was refused.
+                actor.handle.end_drill();
+            }
             drop(permit);
             // An operator who has left needs no answer.
             let _ = report.send(loaded);

@@ -293,6 +293,11 @@ impl<E: Entity> EntityHandle<E> {
         self.drill.store(true, Ordering::Release);
     }
 
+    /// Takes back a drill that has not come to its command.
+    pub(super) fn end_drill(&self) {
+        self.drill.store(false, Ordering::Release);
+    }
+
     /// Whether this command is to crash it; true once for each drill.
     pub(super) fn takes_drill(&self) -> bool {
         self.drill.load(Ordering::Relaxed) && self.drill.swap(false, Ordering::AcqRel)

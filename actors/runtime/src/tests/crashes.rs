@@ -309,6 +309,10 @@ fn a_drill_of_what_cannot_be_loaded_is_refused() {
         fixture.directory.drain();
         assert!(fixture.directory.drill(1).await.is_err());
         fixture.directory.resume();
+        fixture.journal.fail_loads();
+        assert!(fixture.directory.drill(1).await.is_err());
+        until(|| fixture.directory.overview().live == 0).await;
+        fixture.journal.serve_loads();
         assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
     });
 }

@@ -10,7 +10,9 @@ use colloquy_model::entity::Subject;
 use colloquy_runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
 
 /// An entity that the store keeps.
-pub trait Kept: Entity<Commit = Commit, Violation = ConstraintViolation> {
+pub trait Kept:
+    Entity<Commit = Commit, Violation = ConstraintViolation, Source = Arc<dyn Store>>
+{
     /// The entity as the store names it.
     fn subject(id: Self::Id) -> Subject;
 
@@ -19,12 +21,6 @@ pub trait Kept: Entity<Commit = Commit, Violation = ConstraintViolation> {
     /// # Errors
     /// It can't be read as this kind: nothing is taken in its place.
     fn restore(id: Self::Id, stored: Stored, names: &Names) -> Result<Self, Unreadable>;
-
-    /// What a command must know of the store.
-    fn find(
-        store: Arc<dyn Store>,
-        lookup: Self::Lookup,
-    ) -> BoxFuture<Result<Self::Found, LoadError>>;
 }
 
 /// The store as one kind's journal.
@@ -66,8 +62,8 @@ impl<E: Kept> Journal<E> for StoreJournal {
         self.restored(id, self.store.reload(E::subject(id)))
     }
 
-    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>> {
-        E::find(Arc::clone(&self.store), lookup)
+    fn source(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
     }
 
     fn submit(

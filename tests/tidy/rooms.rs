@@ -112,8 +112,10 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "document",
         &[
+            "actor",
             "comments",
             "content_reader",
+            "context",
             "draft",
             "merge",
             "merge_base",

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::ask_error::{AskError, Cause, SOON, unavailable};
-use super::entity::{Command, Entity};
+use super::command::Command;
+use super::entity::Entity;
 use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::{Journal, LoadError};
 use super::metrics::count;

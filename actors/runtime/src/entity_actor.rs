@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask_error::{AskError, Cause, SOON};
-use super::entity::{Command, Decision, Entity};
+use super::command::{Command, Decision, Lookup};
+use super::entity::Entity;
 use super::entity_handle::{CircuitState, EntityHandle, MailboxPermit};
 use super::journal::{CommitFailure, Incarnation, LoadError};
 use super::metrics::{Histogram, Metrics, count};
@@ -161,7 +162,7 @@ impl<E: Entity> EntityActor<E> {
     /// Waits until everything submitted is settled, then looks up what the command must know.
     fn look_up<C: Command<E>>(
         &mut self,
-        lookup: E::Lookup,
+        lookup: C::Lookup,
         request: Request<E, C>,
         ctx: &mut Context<Self>,
     ) {
@@ -196,7 +197,7 @@ impl<E: Entity> EntityActor<E> {
     /// Looks up what the command must know, then decides it.
     fn find<C: Command<E>>(
         &mut self,
-        lookup: E::Lookup,
+        lookup: C::Lookup,
         request: Request<E, C>,
         ctx: &mut Context<Self>,
     ) {
@@ -204,7 +205,7 @@ impl<E: Entity> EntityActor<E> {
             return count(&self.handle.registry.metrics.abandoned);
         }
         self.handle.mark_needed();
-        let finding = self.handle.registry.journal.find(lookup);
+        let finding = lookup.find(self.handle.registry.journal.source());
         ctx.wait(
             finding
                 .into_actor(self)
@@ -223,7 +224,7 @@ impl<E: Entity> EntityActor<E> {
     fn decide<C: Command<E>>(
         &mut self,
         request: Request<E, C>,
-        found: Option<E::Found>,
+        found: Option<<C::Lookup as Lookup<E>>::Found>,
         ctx: &mut Context<Self>,
     ) {
         let Request {

@@ -74,8 +74,8 @@ pub trait Journal<E: Entity>: Send + Sync + 'static {
     /// lifts the refusal of commits that a failed one left.
     fn reload(&self, id: E::Id) -> BoxFuture<Result<Option<E>, LoadError>>;
 
-    /// Looks up what a command must know before it is decided.
-    fn find(&self, lookup: E::Lookup) -> BoxFuture<Result<E::Found, LoadError>>;
+    /// Where the lookups of commands are answered.
+    fn source(&self) -> E::Source;
 
     /// Takes a commit; those of one entity are judged in the order of submission. After a commit of
     /// an incarnation has failed (other than by [`CommitFailure::Violated`]) everything submitted

@@ -52,6 +52,7 @@
 mod actor_figures;
 pub mod alarm;
 mod ask_error;
+mod command;
 pub mod cores;
 mod directory;
 mod entity;
@@ -81,8 +82,9 @@ pub mod threads;
 mod tests;
 
 pub use ask_error::{AskError, Cause};
+pub use command::{Command, Decision, Lookup, NoLookup};
 pub use directory::Directory;
-pub use entity::{Command, Decision, Entity};
+pub use entity::Entity;
 pub use journal::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 pub use metrics::{Failure, Histogram, Passivation, Restart};
 pub use overview::{

@@ -16,7 +16,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::ask_error::{AskError, Cause, SOON, unavailable};
-use super::entity::{Command, Entity};
+use super::command::Command;
+use super::entity::Entity;
 use super::entity_actor::{Activate, Control, EntityActor};
 use super::entity_handle::{AcquireError, CircuitState, EntityHandle};
 use super::journal::{Journal, LoadError};

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::ask_error::{AskError, Cause, SOON, unavailable};
-use super::entity::{Command, Entity};
+use super::command::Command;
+use super::entity::Entity;
 use super::entity_handle::{EntityHandle, MailboxPermit};
 use super::journal::LoadError;
 

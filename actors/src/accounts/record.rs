@@ -28,7 +28,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{Id, Prefix};
 use colloquy_model::idempotency::Reservation;
-use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
+use colloquy_runtime::{Command, Decision, Entity, NoLookup};
 
 /// Why a record refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -496,8 +496,7 @@ impl<R: RecordSpec> Entity for Record<R> {
     const KIND: &'static str = R::NAME;
     type Id = Id<R::Named>;
     type Refusal = RecordError;
-    type Lookup = std::convert::Infallible;
-    type Found = std::convert::Infallible;
+    type Source = Arc<dyn Store>;
     type Change = Changed<R>;
     type Commit = Commit;
     type Violation = ConstraintViolation;
@@ -559,11 +558,12 @@ impl<R: RecordSpec> Entity for Record<R> {
 
 impl<R: RecordSpec, Q: RecordRequest<R>> Command<Record<R>> for RecordCommand<Q> {
     type Reply = Q::Reply;
+    type Lookup = NoLookup;
 
     fn decide(
         self,
         record: &Record<R>,
-        _: Option<std::convert::Infallible>,
+        _: Option<NoLookup>,
         now: Timestamp,
     ) -> Decision<Record<R>, Q::Reply> {
         let decided = record.judge(self, now.0);
@@ -591,10 +591,6 @@ impl<R: RecordSpec> Kept for Record<R> {
             }),
             sequence: record.sequence,
         })
-    }
-
-    fn find(_: Arc<dyn Store>, lookup: Self::Lookup) -> BoxFuture<Result<Self::Found, LoadError>> {
-        match lookup {}
     }
 }
 

@@ -18,7 +18,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
+use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError, Lookup};
 
 impl Conversation {
     /// As it was committed; its customer's name is the one that all its customer's conversations
@@ -45,9 +45,7 @@ impl Entity for Conversation {
     const KIND: &'static str = "conversation";
     type Id = ConversationId;
     type Refusal = ConversationError;
-    type Lookup = MessageLookup;
-    /// The message, where the conversation has it.
-    type Found = Option<StoredMessage>;
+    type Source = Arc<dyn Store>;
     type Change = Changed;
     type Commit = Commit;
     type Violation = ConstraintViolation;
@@ -93,6 +91,16 @@ pub struct MessageLookup {
     message: MessageId,
 }
 
+impl Lookup<Conversation> for MessageLookup {
+    /// The message, where the conversation has it.
+    type Found = Option<StoredMessage>;
+
+    fn find(self, store: Arc<dyn Store>) -> BoxFuture<Result<Option<StoredMessage>, LoadError>> {
+        let finding = store.message(Conversation::subject(self.conversation), self.message);
+        Box::pin(async move { Ok(finding.await?) })
+    }
+}
+
 /// A request with all that a conversation needs to decide on it.
 #[derive(Debug)]
 pub struct ConversationCommand<R> {
@@ -133,6 +141,7 @@ impl<R: ConversationRequest> ConversationCommand<R> {
 
 impl<R: ConversationRequest> Command<Conversation> for ConversationCommand<R> {
     type Reply = R::Reply;
+    type Lookup = MessageLookup;
 
     fn lookup(&self, conversation: &Conversation) -> Option<MessageLookup> {
         let live = conversation.live.as_ref()?;
@@ -172,13 +181,5 @@ impl Kept for Conversation {
                 Err(Unreadable::found(id, "it is no conversation"))
             }
         }
-    }
-
-    fn find(
-        store: Arc<dyn Store>,
-        lookup: MessageLookup,
-    ) -> BoxFuture<Result<Option<StoredMessage>, LoadError>> {
-        let finding = store.message(Conversation::subject(lookup.conversation), lookup.message);
-        Box::pin(async move { Ok(finding.await?) })
     }
 }

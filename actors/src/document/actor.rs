@@ -1,12 +1,13 @@
-//! A document as the runtime runs it, and how its room is entered. Only order: look up, decide,
-//! commit, apply.
+//! A document as the runtime runs it. Only order: compute, decide, commit, apply.
 
 use std::sync::Arc;
 
-use super::messages::{DocumentCommand, DocumentError, Reply};
-use super::precompute::{self, Precompute, PrecomputeResult};
-use super::rules::{self, NewIds, Surroundings};
+use super::context::{NewIds, Surroundings};
+use super::messages::{CommandMeta, DocumentError};
+use super::precompute::{self, Precompute, Task};
+use super::rules::{self, Asked, ComputedRequest, Decided, DocumentRequest};
 use super::state::{Change, Changed, Document, Live};
+use crate::accounts::Identity;
 use crate::customer_names::Names;
 use crate::journal::Kept;
 use crate::store::{Store, Stored};
@@ -17,14 +18,13 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError};
+use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError, Lookup, NoLookup};
 
 impl Entity for Document {
     const KIND: &'static str = "document";
     type Id = DocumentId;
     type Refusal = DocumentError;
-    type Lookup = Precompute;
-    type Found = PrecomputeResult;
+    type Source = Arc<dyn Store>;
     type Change = Changed;
     type Commit = Commit;
     type Violation = ConstraintViolation;
@@ -79,32 +79,90 @@ impl Entity for Document {
     }
 }
 
-impl Command<Document> for DocumentCommand {
-    type Reply = Reply;
+impl<T: Task> Lookup<Document> for Precompute<T> {
+    type Found = T::Result;
 
-    fn lookup(&self, document: &Document) -> Option<Precompute> {
-        rules::precompute(&*document.target(self)?, self)
+    fn find(self, store: Arc<dyn Store>) -> BoxFuture<Result<T::Result, LoadError>> {
+        precompute::run(store, self)
+    }
+}
+
+/// A request with all that a document needs to decide on it.
+#[derive(Debug)]
+pub struct DocumentCommand<R> {
+    /// Who asks, and under which conditions.
+    pub(super) meta: CommandMeta,
+    /// What is asked.
+    pub(super) request: R,
+    /// The view of the account's users.
+    pub(super) users: Arc<Identity>,
+}
+
+/// A command for which something must be computed before it can be decided.
+#[derive(Debug)]
+pub struct ComputedCommand<R>(pub(super) DocumentCommand<R>);
+
+impl<R: DocumentRequest> Command<Document> for DocumentCommand<R> {
+    type Reply = R::Reply;
+    type Lookup = NoLookup;
+
+    fn decide(
+        self,
+        document: &Document,
+        _: Option<NoLookup>,
+        now: Timestamp,
+    ) -> Decision<Document, R::Reply> {
+        let DocumentCommand {
+            meta,
+            request,
+            users,
+        } = self;
+        let asked = Asked { meta, users };
+        decision(rules::decide(document, request, asked, surroundings(now)))
+    }
+}
+
+impl<R: ComputedRequest> Command<Document> for ComputedCommand<R> {
+    type Reply = R::Reply;
+    type Lookup = Precompute<R::Task>;
+
+    fn lookup(&self, document: &Document) -> Option<Precompute<R::Task>> {
+        rules::precompute(document, &self.0.request, &self.0.meta)
     }
 
     fn decide(
         self,
         document: &Document,
-        found: Option<PrecomputeResult>,
+        computed: Option<<R::Task as Task>::Result>,
         now: Timestamp,
-    ) -> Decision<Document, Reply> {
-        let Some(live) = document.target(&self) else {
-            return Decision::Refuse(DocumentError::NotFound);
-        };
-        let surroundings = Surroundings {
-            now,
-            ids: NewIds::RANDOM,
-            bounds: Bounds::get(),
-        };
-        match rules::decide(&live, self, surroundings, found) {
-            Ok(outcome) => outcome.into(),
-            Err(refusal) => Decision::Refuse(refusal),
-        }
+    ) -> Decision<Document, R::Reply> {
+        let DocumentCommand {
+            meta,
+            request,
+            users,
+        } = self.0;
+        let asked = Asked { meta, users };
+        let surroundings = surroundings(now);
+        decision(rules::decide_computed(
+            document,
+            request,
+            asked,
+            surroundings,
+            computed,
+        ))
     }
+}
+
+fn surroundings(now: Timestamp) -> Surroundings {
+    Surroundings {
+        now,
+        ids: NewIds::RANDOM,
+        bounds: Bounds::get(),
+    }
+}
+
+fn decision<R>(decided: Decided<R>) -> Decision<Document, R> {
+    decided.map_or_else(Decision::Refuse, Decision::from)
 }
 
 impl Kept for Document {
@@ -122,12 +180,5 @@ impl Kept for Document {
                 Err(Unreadable::found(id, "it is no document"))
             }
         }
-    }
-
-    fn find(
-        store: Arc<dyn Store>,
-        job: Precompute,
-    ) -> BoxFuture<Result<PrecomputeResult, LoadError>> {
-        precompute::run(store, job)
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::access::DocumentRole;
 use super::comments::{Anchor, Comment};
+use super::context::{CommandContext, Effect, Outcome};
 use super::precompute::{EncodedVersion, Followed};
-use super::rules::{CommandContext, Effect, Outcome};
 use super::state::{Change, Changed, Document, Live, Share, to_json};
 use super::views::{CommentView, DocumentView, ShareView, VersionShown, VersionView};
 use crate::store::StoredVersion;

@@ -1,9 +1,10 @@
 //! The requests that a document takes, what it replies to each, and why it may refuse.
 //!
-//! A request is a type of its own; its row in `for_each_request` says by which type it is answered.
-//! To add one takes four places: its type and its row here, its rule (`impl Rule`) in `rules/`, its
-//! row in the table of rights in `access` where it needs a right of its own, and its route at the
-//! edge. The compiler asks for each that is missing, and a reply of a wrong type does not compile.
+//! A request is a type of its own; its rule says by which type it is answered. To add one takes four
+//! places: its type here, its rule (`impl DocumentRequest`, or `impl ComputedRequest` where
+//! something must be computed first) in `rules/`, its row in the table of rights in `access` where
+//! it needs a right of its own, and its route at the edge. The compiler asks for each that is
+//! missing, and a reply of a wrong type does not compile.
 //!
 //! A change is answered when it is durable, and may be repeated under its idempotency key. Contents
 //! are UTF-8 without U+0000; lines and characters are counted as a reader counts them, from 1 and
@@ -18,11 +19,10 @@ use colloquy_merge::{MergeStrategy, MergeStyle};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::access::{Collaborator, DocumentRole, Requester, Visibility};
+use super::access::{DocumentRole, Requester, Visibility};
 use super::comments::ListedComment;
-use super::merge::{ComputedMerge, MergeJob};
-use super::views::{MergeConflict, ShareView};
-use crate::accounts::Identity;
+use super::merge::ComputedMerge;
+use super::views::MergeConflict;
 use colloquy_model::answer::{Answer, Invalid, Precondition};
 use colloquy_model::caller::Caller;
 use colloquy_model::coded_enum;
@@ -492,84 +492,6 @@ pub struct RemoveComment {
     pub comment: CommentId,
 }
 
-/// A request to a document. Its type says what the document replies, so that nobody has to tell
-/// replies apart.
-pub trait DocumentRequest: Into<Request> + Send + 'static {
-    /// The reply to a request that was done.
-    type Reply: Send + 'static;
-
-    /// Takes the reply to this request out of the replies to all requests; none where it is another
-    /// request's, which can't be: the rules reply by the same types.
-    fn reply(reply: Reply) -> Option<Self::Reply>;
-}
-
-/// Calls a macro with the table of all requests and the types of their replies.
-macro_rules! for_each_request {
-    ($then:ident) => {
-        $then! {
-            CreateDocument -> WithoutContent,
-            ReadDocument -> Box<DocumentSnapshot>,
-            UpdateDocument -> WithoutContent,
-            BinDocument -> Answer,
-            RestoreDocument -> WithoutContent,
-            EraseDocument -> Answer,
-            PurgeDocument -> Answer,
-            AddVersion -> Answer,
-            RestoreOlderVersion -> Answer,
-            PrepareMerge -> Option<Box<MergeJob>>,
-            ApplyMerge -> MergeReply,
-            ListCollaborators -> Vec<Collaborator>,
-            GrantRole -> Answer,
-            ChangeRole -> Answer,
-            RevokeRole -> Answer,
-            ReadPermissions -> Answer,
-            SetPermissions -> Answer,
-            AddShare -> Answer,
-            ListShares -> Vec<ShareView>,
-            RemoveShare -> Answer,
-            OpenShare -> OpenedShare,
-            UseShare -> Answer,
-            ListComments -> CommentPage,
-            AddComment -> Answer,
-            EditComment -> Answer,
-            RemoveComment -> Answer,
-        }
-    };
-}
-pub(super) use for_each_request;
-
-macro_rules! request_and_reply {
-    ($($request:ident -> $reply:ty),* $(,)?) => {
-        /// A request of any type, on its way to its document.
-        #[derive(Debug)]
-        #[expect(missing_docs, reason = "each variant is named as the type that it holds")]
-        pub enum Request { $($request($request)),* }
-
-        /// The reply to a request of any type, on its way back.
-        #[derive(Debug)]
-        #[expect(missing_docs, reason = "each variant is named as the request that it answers")]
-        pub enum Reply { $($request($reply)),* }
-
-        $(
-            impl From<$request> for Request {
-                fn from(request: $request) -> Self {
-                    Request::$request(request)
-                }
-            }
-
-            impl DocumentRequest for $request {
-                type Reply = $reply;
-
-                fn reply(reply: Reply) -> Option<$reply> {
-                    if let Reply::$request(reply) = reply { Some(reply) } else { None }
-                }
-            }
-        )*
-    };
-}
-
-for_each_request!(request_and_reply);
-
 /// A collaborator as a body gives it.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -641,17 +563,6 @@ impl CommandMeta {
             reservation: None,
         }
     }
-}
-
-/// A request with all that a document needs to decide on it.
-#[derive(Debug)]
-pub struct DocumentCommand {
-    /// Who asks, and under which conditions.
-    pub meta: CommandMeta,
-    /// What is asked.
-    pub request: Request,
-    /// The view of the account's users.
-    pub users: Arc<Identity>,
 }
 
 /// Why a document refuses a request.

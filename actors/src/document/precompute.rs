@@ -22,13 +22,58 @@ use colloquy_runtime::{BoxFuture, LoadError};
 
 /// What a command needs computed off the arbiter before it is decided.
 #[derive(Debug)]
-pub struct Precompute {
+pub struct Precompute<T> {
     pub(super) document: Subject,
     /// The tenant for whom is computed: tenants take turns.
     pub(super) tenant: Tenant,
-    pub(super) task: Task,
+    pub(super) task: T,
+}
+
+/// Something to compute over contents of one document.
+pub trait Task: Send + 'static {
+    /// The result.
+    type Result: Send + 'static;
+
+    /// The versions whose contents it reads; a version may be named twice.
+    fn reads(&self) -> Vec<u64>;
+
+    /// How much work it is for its number of bytes.
+    fn effort(&self) -> Effort {
+        Effort::Linear
+    }
+
+    /// Bytes that it goes over beside the versions.
+    fn extra_bytes(&self) -> usize {
+        0
+    }
+
+    /// Computes it. None where a content can't be read or written, which is logged.
+    fn compute(&self, contents: &Contents<'_>) -> Option<Self::Result>;
+}
+
+/// Encodes a content as a version.
+#[derive(Debug)]
+pub struct EncodeVersion {
+    pub(super) text: VersionText,
+    /// The version against which it is encoded, where there is one.
+    pub(super) parent: Option<u64>,
     /// Comments that are to follow, where a new head is made.
     pub(super) following: Option<Following>,
+}
+
+/// The content of a version that is to be encoded.
+#[derive(Debug)]
+pub(super) enum VersionText {
+    /// The content as it was given.
+    Given(Arc<str>),
+    /// The content of an older version.
+    CopyOf(u64),
+}
+
+/// Counts the lines of a version.
+#[derive(Debug)]
+pub struct CountLines {
+    pub(super) version: u64,
 }
 
 /// Comments that are to follow a new head.
@@ -50,28 +95,6 @@ pub(super) struct Followed {
     pub(super) moved: Moved,
 }
 
-#[derive(Debug)]
-pub(super) enum Task {
-    /// Encode a content, against its parent's where there is one.
-    Encode {
-        content: Arc<str>,
-        parent: Option<u64>,
-    },
-    /// Encode an older version's content against its parent's.
-    Copy { version: u64, parent: u64 },
-    /// Count a version's lines.
-    Count { version: u64 },
-}
-
-/// The result of a [`Precompute`].
-#[derive(Debug)]
-pub enum PrecomputeResult {
-    /// An encoded content.
-    Encoded(EncodedVersion),
-    /// How many lines the version has.
-    LineCount(usize),
-}
-
 /// A content, encoded and ready to be stored as a version.
 #[derive(Debug)]
 pub struct EncodedVersion {
@@ -88,17 +111,17 @@ pub struct EncodedVersion {
 ///
 /// # Errors
 /// A content can't be read, or the computation crashed or got no permit in time.
-pub(super) fn run(
+pub(super) fn run<T: Task>(
     store: Arc<dyn Store>,
-    job: Precompute,
-) -> BoxFuture<Result<PrecomputeResult, LoadError>> {
+    job: Precompute<T>,
+) -> BoxFuture<Result<T::Result, LoadError>> {
     Box::pin(async move {
         let numbers = job.needs();
         let wanted = ContentQuery {
             document: job.document,
             tenant: job.tenant,
-            effort: job.effort(),
-            extra_bytes: job.extra_bytes(),
+            effort: job.task.effort(),
+            extra_bytes: job.task.extra_bytes(),
         };
         let (found, permit) = content_reader::read(&store, wanted, &numbers).await?;
         let chains: Vec<_> = numbers
@@ -114,25 +137,50 @@ pub(super) fn run(
     })
 }
 
+/// The frames of some versions, by their numbers: each with those that it stands on.
 pub(super) type Chains = [(u64, Vec<Bytes>)];
 
-fn content(chains: &Chains, document: Subject, number: u64) -> Option<(String, Frame)> {
-    let (_, frames) = chains.iter().find(|(known, _)| *known == number)?;
-    unpack(frames, document, number)
+/// Contents of one document, unpacked when they are asked for.
+#[derive(Debug)]
+pub struct Contents<'c> {
+    document: Subject,
+    chains: &'c Chains,
 }
 
-impl Precompute {
+impl Contents<'_> {
+    fn version(&self, number: u64) -> Option<(String, Frame)> {
+        let (_, frames) = self.chains.iter().find(|(known, _)| *known == number)?;
+        unpack(frames, self.document, number)
+    }
+}
+
+impl<T: Task> Precompute<T> {
     /// The versions whose contents it reads, each once.
     pub(super) fn needs(&self) -> Vec<u64> {
-        let mut needs: Vec<u64> = match &self.task {
-            Task::Encode { parent, .. } => parent.iter().copied().collect(),
-            Task::Copy { version, parent } => vec![*version, *parent],
-            Task::Count { version } => vec![*version],
-        };
-        needs.extend(self.following.as_ref().map(|following| following.head));
+        let mut needs = self.task.reads();
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    pub(super) fn compute(&self, chains: &Chains) -> Option<T::Result> {
+        self.task.compute(&Contents {
+            document: self.document,
+            chains,
+        })
+    }
+}
+
+impl Task for EncodeVersion {
+    type Result = EncodedVersion;
+
+    fn reads(&self) -> Vec<u64> {
+        let copied = match self.text {
+            VersionText::Given(_) => None,
+            VersionText::CopyOf(version) => Some(version),
+        };
+        let head = self.following.as_ref().map(|following| following.head);
+        copied.into_iter().chain(self.parent).chain(head).collect()
     }
 
     fn effort(&self) -> Effort {
@@ -143,35 +191,28 @@ impl Precompute {
         }
     }
 
-    /// Bytes that it goes over beside the versions.
     fn extra_bytes(&self) -> usize {
-        match &self.task {
-            Task::Encode { content, .. } => content.len(),
-            Task::Copy { .. } | Task::Count { .. } => 0,
+        match &self.text {
+            VersionText::Given(text) => text.len(),
+            VersionText::CopyOf(_) => 0,
         }
     }
 
-    pub(super) fn compute(&self, chains: &Chains) -> Option<PrecomputeResult> {
-        match &self.task {
-            Task::Encode { content, parent } => self.encode(chains, content, *parent),
-            Task::Copy { version, parent } => self.encode(
-                chains,
-                &content(chains, self.document, *version)?.0,
-                Some(*parent),
-            ),
-            Task::Count { version } => Some(PrecomputeResult::LineCount(count_lines(
-                &content(chains, self.document, *version)?.0,
-            ))),
-        }
-    }
-
-    fn encode(&self, chains: &Chains, text: &str, parent: Option<u64>) -> Option<PrecomputeResult> {
-        let held = match parent {
-            Some(number) => Some((number, content(chains, self.document, number)?)),
+    fn compute(&self, contents: &Contents<'_>) -> Option<EncodedVersion> {
+        let copied;
+        let text = match &self.text {
+            VersionText::Given(text) => text,
+            VersionText::CopyOf(version) => {
+                copied = contents.version(*version)?.0;
+                copied.as_str()
+            }
+        };
+        let held = match self.parent {
+            Some(number) => Some((number, contents.version(number)?)),
             None => None,
         };
         let head = match &self.following {
-            Some(comments) => Some((content(chains, self.document, comments.head)?.0, comments)),
+            Some(comments) => Some((contents.version(comments.head)?.0, comments)),
             None => None,
         };
         let parent = held.as_ref().map(|(number, (content, frame))| Parent {
@@ -184,7 +225,19 @@ impl Precompute {
             .map(|(content, comments)| OldHead { content, comments });
         // A change is made whether its caller waits or not.
         let budget = StepBudget::new(Bounds::get().comparison_steps_max);
-        encode_version(text, parent, old_head, &budget).map(PrecomputeResult::Encoded)
+        encode_version(text, parent, old_head, &budget)
+    }
+}
+
+impl Task for CountLines {
+    type Result = usize;
+
+    fn reads(&self) -> Vec<u64> {
+        vec![self.version]
+    }
+
+    fn compute(&self, contents: &Contents<'_>) -> Option<usize> {
+        Some(count_lines(&contents.version(self.version)?.0))
     }
 }
 

@@ -3,13 +3,15 @@
 //! out runs on threads of its own.
 
 use super::access::Requester;
+use super::actor::{ComputedCommand, DocumentCommand};
 use super::content_reader::{self, ContentQuery, unpack};
 use super::messages::{
-    CommandMeta, CreateDocument, DocumentCommand, DocumentError, DocumentRequest, ReadDocument,
-    RestoreDocument, UpdateDocument, VersionFound, VersionName, WithoutContent,
+    CommandMeta, CreateDocument, DocumentError, ReadDocument, RestoreDocument, UpdateDocument,
+    VersionFound, VersionName, WithoutContent,
 };
 use super::password_hashing::HashPermits;
 use super::purge;
+use super::rules::{ComputedRequest, DocumentRequest};
 use super::search_indexer::SearchIndexer;
 use super::share_terms::PasswordTries;
 use super::state::Document;
@@ -85,7 +87,7 @@ impl Documents {
         let content = new.content.as_ref();
         let content = content.map_or_else(|| Arc::from(""), DocumentContent::shared);
         let tenant = meta.caller.tenant;
-        let answer = self.ask(id, meta, new).await?;
+        let answer = self.ask_computed(id, meta, new).await?;
         completed_with(tenant, answer, content).await
     }
 
@@ -101,7 +103,7 @@ impl Documents {
     ) -> Result<Answer, Failure> {
         let content = update.content.as_ref().map(DocumentContent::shared);
         let tenant = meta.caller.tenant;
-        let answer = self.ask(id, meta, update).await?;
+        let answer = self.ask_computed(id, meta, update).await?;
         match content {
             // What was given is the head's content now.
             Some(content) => completed_with(tenant, answer, content).await,
@@ -129,13 +131,30 @@ impl Documents {
         meta: CommandMeta,
         request: R,
     ) -> Result<R::Reply, Failure> {
-        let command = DocumentCommand {
+        self.directory.ask(id, self.command(meta, request)).await
+    }
+
+    /// The same for a request for which something must be computed first; the document waits for
+    /// it.
+    ///
+    /// # Errors
+    /// Its refusal, or why it could not be asked or computed.
+    pub async fn ask_computed<R: ComputedRequest>(
+        &self,
+        id: DocumentId,
+        meta: CommandMeta,
+        request: R,
+    ) -> Result<R::Reply, Failure> {
+        let command = ComputedCommand(self.command(meta, request));
+        self.directory.ask(id, command).await
+    }
+
+    fn command<R>(&self, meta: CommandMeta, request: R) -> DocumentCommand<R> {
+        DocumentCommand {
             meta,
-            request: request.into(),
+            request,
             users: Arc::clone(&self.identity),
-        };
-        let reply = self.directory.ask(id, command).await?;
-        R::reply(reply).ok_or_else(|| AskError::impossible("the reply to another request"))
+        }
     }
 
     /// One document with its content, or with that of one of its versions.

@@ -1,6 +1,5 @@
 //! The state of a document and what it shows. Pure: no actor, no clock, no store.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -10,9 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::access::{Denied, DocumentRole, PermissionError, Permissions, Requester, role_of};
 use super::comments::{Anchor, Comment, Comments};
-use super::messages::{
-    ContentType, DocumentCommand, DocumentError, MAIN, Request, VersionFound, VersionName,
-};
+use super::messages::{ContentType, DocumentError, MAIN, VersionFound, VersionName};
 use super::precompute::Following;
 use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
@@ -34,7 +31,7 @@ pub struct Document {
 
 /// A document that exists.
 #[derive(Debug, Clone)]
-pub(super) struct Live {
+pub struct Live {
     pub(super) id: DocumentId,
     pub(super) tenant: Tenant,
     pub(super) sequence: u64,
@@ -104,22 +101,11 @@ impl Document {
             tail: id.tail(),
         }
     }
-
-    /// The state that a command is about: the document of the command's tenant, or a blank one
-    /// where it is to be created. None: there is no such document for the caller.
-    pub(super) fn target(&self, command: &DocumentCommand) -> Option<Cow<'_, Live>> {
-        let tenant = command.meta.caller.tenant;
-        match (&self.live, &command.request) {
-            (Some(live), _) if live.tenant == tenant => Some(Cow::Borrowed(live)),
-            (None, Request::CreateDocument(_)) => Some(Cow::Owned(Live::blank(self.id, tenant))),
-            (Some(_) | None, _) => None,
-        }
-    }
 }
 
 impl Live {
     /// A document before it is created, with nothing in it.
-    fn blank(id: DocumentId, tenant: Tenant) -> Self {
+    pub(super) fn blank(id: DocumentId, tenant: Tenant) -> Self {
         Live {
             id,
             tenant,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use colloquy_model::time::Timestamp;
 
-use crate::{Decision, Entity};
+use super::memory_journal::Lookups;
+use crate::{BoxFuture, Decision, Entity, LoadError, Lookup};
 
 /// A list of numbers, vacant while it is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +72,7 @@ impl Entity for Ledger {
     const KIND: &'static str = "ledger";
     type Id = u64;
     type Refusal = Refused;
-    type Lookup = u64;
-    type Found = u64;
+    type Source = Lookups;
     type Change = Change;
     type Commit = Append;
     type Violation = Violation;
@@ -111,13 +111,31 @@ impl Entity for Ledger {
     }
 }
 
+/// Looks up the double of a number.
+pub(super) struct Double(u64);
+
+impl Lookup<Ledger> for Double {
+    type Found = u64;
+
+    fn find(self, source: Lookups) -> BoxFuture<Result<u64, LoadError>> {
+        Box::pin(async move {
+            match source {
+                Lookups::Succeed => Ok(self.0 * 2),
+                Lookups::Fail => Err(LoadError::Unavailable),
+                Lookups::Panic => panic!("poison in find"),
+            }
+        })
+    }
+}
+
 impl crate::Command<Ledger> for Command {
     type Reply = Vec<u64>;
+    type Lookup = Double;
 
-    fn lookup(&self, _: &Ledger) -> Option<u64> {
+    fn lookup(&self, _: &Ledger) -> Option<Double> {
         assert!(!matches!(self, Command::PanicInLookup), "poison in lookup");
         if let Command::AddFound(number) = self {
-            Some(*number)
+            Some(Double(*number))
         } else {
             None
         }

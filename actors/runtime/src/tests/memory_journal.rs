@@ -319,15 +319,8 @@ impl Journal<Ledger> for SharedJournal {
         })
     }
 
-    fn find(&self, lookup: u64) -> BoxFuture<Result<u64, LoadError>> {
-        let lookups = self.0.inner.lock().lookups;
-        Box::pin(async move {
-            match lookups {
-                Lookups::Succeed => Ok(lookup * 2),
-                Lookups::Fail => Err(LoadError::Unavailable),
-                Lookups::Panic => panic!("poison in find"),
-            }
-        })
+    fn source(&self) -> Lookups {
+        self.0.inner.lock().lookups
     }
 
     fn submit(&self, incarnation: Incarnation, commit: Append, settle: Settle<Violation>) {

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{Access, CommandContext, Decided, Outcome, Rule};
+use super::{Access, ComputedRequest, Decided, DocumentRequest};
 use crate::document::access::{Action, DocumentRole, is_own_comment, role_of};
 use crate::document::anchors::{LineRange, NoSuchLines};
 use crate::document::comments::{Anchor, AnchoredTo, Comment, ListedComment};
+use crate::document::context::{CommandContext, Outcome};
 use crate::document::draft::{Draft, EventExtras, nothing_shown};
 use crate::document::messages::{
     AddComment, CommentPage, DocumentError, EditComment, ListComments, RemoveComment,
 };
-use crate::document::precompute::{Precompute, PrecomputeResult, Task};
+use crate::document::precompute::CountLines;
 use crate::document::state::{Live, tag, to_json};
 use crate::document::views::CommentView;
 use colloquy_model::answer::{Answer, Done, Invalid};
@@ -38,39 +39,39 @@ fn shown(comment: &CommentView, done: Done) -> Answer {
     }
 }
 
-impl Rule for ListComments {
+impl DocumentRequest for ListComments {
+    type Reply = CommentPage;
+
     fn access(&self) -> Access {
         Access::Role(Action::ListComments)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        _: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<CommentPage> {
+    fn decide(self, live: &Live, _: CommandContext) -> Decided<CommentPage> {
         Ok(Outcome::reply(live.comments_listed(self)))
     }
 }
 
-impl Rule for AddComment {
+impl ComputedRequest for AddComment {
+    type Reply = Answer;
+    type Task = CountLines;
+
     fn access(&self) -> Access {
         Access::Role(Action::AddComment)
     }
 
-    fn precompute(&self, live: &Live) -> Option<Precompute> {
+    fn task(&self, live: &Live) -> Option<CountLines> {
         let version = match &self.version {
             Some(name) => live.version(name)?,
             None => live.facts.head,
         };
-        Some(live.precompute(Task::Count { version }))
+        Some(CountLines { version })
     }
 
     fn decide(
         self,
         live: &Live,
         context: CommandContext,
-        computed: Option<PrecomputeResult>,
+        computed: Option<usize>,
     ) -> Decided<Answer> {
         let head = live.facts.head;
         let version = match &self.version {
@@ -79,9 +80,8 @@ impl Rule for AddComment {
                 .ok_or_else(|| invalid("version", "must be a version of this document"))?,
             None => head,
         };
-        let Some(PrecomputeResult::LineCount(lines)) = computed else {
-            return Err(DocumentError::Precondition);
-        };
+        // Without it the document has changed since the lines were to be counted.
+        let lines = computed.ok_or(DocumentError::Precondition)?;
         let range = self.range(lines)?;
         if live.comments.len() >= COMMENTS_MAX {
             return Err(DocumentError::Conflict {
@@ -127,7 +127,9 @@ impl AddComment {
     }
 }
 
-impl Rule for EditComment {
+impl DocumentRequest for EditComment {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::ChangeComment)
     }
@@ -136,12 +138,7 @@ impl Rule for EditComment {
         live.comment_etag(self.comment)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let (held, anchor) = live.comment(self.comment)?;
         let mut comment = held.clone();
         if let Some(body) = self.change.body {
@@ -165,7 +162,9 @@ impl Rule for EditComment {
     }
 }
 
-impl Rule for RemoveComment {
+impl DocumentRequest for RemoveComment {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::DeleteComment)
     }
@@ -174,12 +173,7 @@ impl Rule for RemoveComment {
         live.comment_etag(self.comment)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let (held, anchor) = live.comment(self.comment)?;
         live.may(&context, Action::DeleteOthersComment, held)?;
         let removed = live.shown(held, anchor);

@@ -3,17 +3,17 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Access, CommandContext, Decided, Outcome, Rule};
+use super::{Access, Decided, DocumentRequest};
 use crate::document::access::{
     Action, Collaborator, DocumentRole, PermissionChange, Permissions, Visibility,
 };
+use crate::document::context::{CommandContext, Outcome};
 use crate::document::draft::{Deletion, Draft, EventExtras, change, link_used, nothing_shown};
 use crate::document::messages::{
     AddShare, BinDocument, ChangeRole, CollaboratorGiven, DocumentError, EraseDocument, GrantRole,
     ListCollaborators, ListShares, OpenShare, OpenedShare, PurgeDocument, ReadPermissions,
     RemoveShare, RestoreDocument, RevokeRole, SetPermissions, UseShare, WithoutContent,
 };
-use crate::document::precompute::PrecomputeResult;
 use crate::document::share_terms::{Opening, ShareTerms, ShareWanted, same_hash};
 use crate::document::state::{Live, Share, tag, to_json};
 use crate::document::views::{NewShareView, ShareView};
@@ -26,17 +26,14 @@ use colloquy_model::time::Timestamp;
 /// Links of one document, the expired ones included: all of them stand in its header.
 const SHARES_MAX: usize = 1_000;
 
-impl Rule for BinDocument {
+impl DocumentRequest for BinDocument {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::Delete)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let mut draft = Draft::new(live, &context);
         draft.live.facts.deleted_at = Some(draft.at);
         draft.shows_change(&context);
@@ -46,17 +43,14 @@ impl Rule for BinDocument {
     }
 }
 
-impl Rule for RestoreDocument {
+impl DocumentRequest for RestoreDocument {
+    type Reply = WithoutContent;
+
     fn access(&self) -> Access {
         Access::Role(Action::Restore)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<WithoutContent> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<WithoutContent> {
         let mut draft = Draft::new(live, &context);
         if live.facts.deleted_at.is_none() {
             let answer = live.answer(context.requester, Done::Ok);
@@ -71,32 +65,26 @@ impl Rule for RestoreDocument {
     }
 }
 
-impl Rule for EraseDocument {
+impl DocumentRequest for EraseDocument {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::Erase)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         Ok(live.erase(context))
     }
 }
 
-impl Rule for PurgeDocument {
+impl DocumentRequest for PurgeDocument {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Server
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let binned_at = live.facts.deleted_at.map(Timestamp);
         // What was taken out and put in again meanwhile stays.
         if binned_at.is_some_and(|at| at < self.binned_before) {
@@ -106,33 +94,27 @@ impl Rule for PurgeDocument {
     }
 }
 
-impl Rule for ListCollaborators {
+impl DocumentRequest for ListCollaborators {
+    type Reply = Vec<Collaborator>;
+
     fn access(&self) -> Access {
         Access::Role(Action::ListCollaborators)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        _: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Vec<Collaborator>> {
+    fn decide(self, live: &Live, _: CommandContext) -> Decided<Vec<Collaborator>> {
         let collaborators = live.facts.permissions.collaborators.iter();
         Ok(Outcome::reply(collaborators.rev().copied().collect()))
     }
 }
 
-impl Rule for GrantRole {
+impl DocumentRequest for GrantRole {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::AddCollaborator)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let user = self.user;
         let new = Collaborator {
             user_id: user,
@@ -156,7 +138,9 @@ impl Rule for GrantRole {
     }
 }
 
-impl Rule for ChangeRole {
+impl DocumentRequest for ChangeRole {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::ChangeCollaborator)
     }
@@ -165,12 +149,7 @@ impl Rule for ChangeRole {
         live.collaborator_etag(self.user)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         if !context.is_user(self.user) {
             // One who is no more stands in no list either.
             return Err(DocumentError::NotFound);
@@ -182,7 +161,9 @@ impl Rule for ChangeRole {
     }
 }
 
-impl Rule for RevokeRole {
+impl DocumentRequest for RevokeRole {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::RemoveCollaborator)
     }
@@ -191,33 +172,27 @@ impl Rule for RevokeRole {
         live.collaborator_etag(self.user)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let next = live.facts.permissions.without(self.user)?;
         Ok(live.permit(next, context, |_| nothing_shown()))
     }
 }
 
-impl Rule for ReadPermissions {
+impl DocumentRequest for ReadPermissions {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::ReadPermissions)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        _: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, _: CommandContext) -> Decided<Answer> {
         Ok(Outcome::reply(permissions_shown(&live.facts.permissions)))
     }
 }
 
-impl Rule for SetPermissions {
+impl DocumentRequest for SetPermissions {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::SetPermissions)
     }
@@ -226,12 +201,7 @@ impl Rule for SetPermissions {
         permissions_shown(&live.facts.permissions).etag
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let given = |list: Vec<CollaboratorGiven>| {
             list.into_iter()
                 .map(|one| (one.user_id, one.role))
@@ -253,33 +223,27 @@ impl Rule for SetPermissions {
     }
 }
 
-impl Rule for ListShares {
+impl DocumentRequest for ListShares {
+    type Reply = Vec<ShareView>;
+
     fn access(&self) -> Access {
         Access::Role(Action::ListShares)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        _: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Vec<ShareView>> {
+    fn decide(self, live: &Live, _: CommandContext) -> Decided<Vec<ShareView>> {
         let shares = live.facts.shares.iter();
         Ok(Outcome::reply(shares.rev().map(Share::view).collect()))
     }
 }
 
-impl Rule for AddShare {
+impl DocumentRequest for AddShare {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::CreateShare)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         if !live.facts.permissions.link_sharing {
             return Err(DocumentError::Conflict {
                 field: "link_sharing",
@@ -319,7 +283,9 @@ impl Rule for AddShare {
     }
 }
 
-impl Rule for RemoveShare {
+impl DocumentRequest for RemoveShare {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::Role(Action::DeleteShare)
     }
@@ -329,12 +295,7 @@ impl Rule for RemoveShare {
         Some(tag(&to_json(&share.view())))
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let mut draft = Draft::new(live, &context);
         let place = live
             .facts
@@ -353,17 +314,14 @@ impl Rule for RemoveShare {
     }
 }
 
-impl Rule for OpenShare {
+impl DocumentRequest for OpenShare {
+    type Reply = OpenedShare;
+
     fn access(&self) -> Access {
         Access::ShareLink
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<OpenedShare> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<OpenedShare> {
         let mut shares = live.facts.shares.iter();
         let share = shares.find(|share| same_hash(&share.terms.token, &self.token));
         let Share { id, terms } = live.still_open(share, context.now)?;
@@ -375,18 +333,15 @@ impl Rule for OpenShare {
     }
 }
 
-impl Rule for UseShare {
+impl DocumentRequest for UseShare {
+    type Reply = Answer;
+
     fn access(&self) -> Access {
         Access::ShareLink
     }
 
     /// Counts one use, without an event. Whoever comes behind the last one finds nothing.
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Answer> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let share = live.open_link(self.share, context.now)?;
         let view = ShareView {
             uses: share.terms.uses.saturating_add(1),

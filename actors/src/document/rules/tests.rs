@@ -16,19 +16,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::document::access::Requester;
+use crate::document::actor::{ComputedCommand, DocumentCommand};
 use crate::document::content_reader::unpack;
 use crate::document::merge::ComputedMerge;
-use crate::document::messages::{MergeReply, OpenedShare, WithoutContent};
+use crate::document::messages::{
+    AddComment, AddShare, AddVersion, ApplyMerge, BinDocument, ChangeRole, CreateDocument,
+    EraseDocument, GrantRole, MergeReply, OpenShare, OpenedShare, PrepareMerge, PurgeDocument,
+    ReadDocument, RemoveShare, RestoreDocument, RestoreOlderVersion, SetPermissions,
+    UpdateDocument, UseShare, WithoutContent,
+};
 use crate::document::views::MergeConflict;
 use colloquy_model::answer::{Answer, Precondition};
-use colloquy_model::caller::{Actor, Mode, Tenant};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::Header;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::DocumentId;
+use colloquy_model::id::{DocumentId, ShareId, UserId};
 use colloquy_model::user::Role;
-use colloquy_runtime::Command;
-use colloquy_runtime::Entity;
 use colloquy_runtime::offload::ComputePermit;
+use colloquy_runtime::{Command, Decision, Entity};
 
 /// The account's own key.
 const ACCOUNT: Requester = Requester::Account(None);
@@ -90,7 +96,7 @@ impl Desk {
         self.content(self.live().facts.head)
     }
 
-    fn ask_as<R: DocumentRequest>(
+    fn ask_as<R: Posed>(
         &mut self,
         requester: Requester,
         if_match: Option<&str>,
@@ -107,18 +113,10 @@ impl Desk {
         };
         let command = DocumentCommand {
             meta,
-            request: request.into(),
+            request,
             users: Arc::clone(&self.users),
         };
-        let computed = command.lookup(&self.document).map(|job| {
-            let chains: Vec<_> = job
-                .needs()
-                .into_iter()
-                .map(|number| (number, self.frames_of(number)))
-                .collect();
-            job.compute(&chains).unwrap()
-        });
-        let reply = match command.decide(&self.document, computed, Timestamp(self.now)) {
+        let reply = match R::decided(self, command) {
             Decision::Answer(reply) | Decision::Keep { reply, .. } => reply,
             Decision::Refuse(refusal) => return Err(refusal),
             Decision::Change {
@@ -138,15 +136,15 @@ impl Desk {
                 reply
             }
         };
-        Ok(R::reply(reply).unwrap())
+        Ok(reply)
     }
 
-    fn ask<R: DocumentRequest>(&mut self, request: R) -> Result<R::Reply, DocumentError> {
+    fn ask<R: Posed>(&mut self, request: R) -> Result<R::Reply, DocumentError> {
         self.ask_as(ACCOUNT, None, request)
     }
 
     /// The answer's body; null where there is none.
-    fn done<R: DocumentRequest<Reply: Into<Answer>>>(&mut self, request: R) -> Value {
+    fn done<R: Posed<Reply: Into<Answer>>>(&mut self, request: R) -> Value {
         let answer: Answer = self.ask(request).unwrap().into();
         serde_json::from_slice(&answer.body).unwrap_or_default()
     }
@@ -224,6 +222,51 @@ impl Desk {
         })
     }
 }
+
+/// A request as the desk decides it, with what is computed for it.
+trait Posed: Sized {
+    type Reply;
+    fn decided(desk: &Desk, command: DocumentCommand<Self>) -> Decision<Document, Self::Reply>;
+}
+
+impl<R: DocumentRequest> Posed for R {
+    type Reply = R::Reply;
+
+    fn decided(desk: &Desk, command: DocumentCommand<R>) -> Decision<Document, R::Reply> {
+        command.decide(&desk.document, None, Timestamp(desk.now))
+    }
+}
+
+macro_rules! computed {
+    ($($request:ty),*) => {$(
+        impl Posed for $request {
+            type Reply = <$request as ComputedRequest>::Reply;
+
+            fn decided(
+                desk: &Desk,
+                command: DocumentCommand<Self>,
+            ) -> Decision<Document, Self::Reply> {
+                let command = ComputedCommand(command);
+                let computed = command.lookup(&desk.document).map(|job| {
+                    let numbers = job.needs().into_iter();
+                    let chains: Vec<_> = numbers
+                        .map(|number| (number, desk.frames_of(number)))
+                        .collect();
+                    job.compute(&chains).unwrap()
+                });
+                command.decide(&desk.document, computed, Timestamp(desk.now))
+            }
+        }
+    )*};
+}
+
+computed!(
+    CreateDocument,
+    UpdateDocument,
+    AddVersion,
+    RestoreOlderVersion,
+    AddComment
+);
 
 impl From<WithoutContent> for Answer {
     fn from(answer: WithoutContent) -> Self {

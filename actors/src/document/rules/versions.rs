@@ -7,8 +7,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Access, CommandContext, Decided, Outcome, Rule};
+use super::{Access, ComputedRequest, Decided, DocumentRequest};
 use crate::document::access::{Action, DocumentRole, Permissions, role_of};
+use crate::document::context::{CommandContext, Outcome};
 use crate::document::draft::{Draft, EventExtras, VersionMeta, change, link_used};
 use crate::document::merge::{MergeBasis, MergeJob, MergeOutcome};
 use crate::document::messages::{
@@ -16,8 +17,8 @@ use crate::document::messages::{
     DocumentSnapshot, HEAD, Merge, MergeReply, PrepareMerge, ReadDocument, RestoreOlderVersion,
     UpdateDocument, VersionName, WithoutContent,
 };
-use crate::document::precompute::{EncodedVersion, Precompute, PrecomputeResult, Task};
-use crate::document::state::{Document, Facts, Live, to_json};
+use crate::document::precompute::{EncodeVersion, EncodedVersion, VersionText};
+use crate::document::state::{Facts, Live, to_json};
 use crate::document::version_graph;
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::commit::Condition;
@@ -51,32 +52,34 @@ fn taken(field: &'static str) -> DocumentError {
     }
 }
 
-/// The encoded content; anything else means that something else was computed than the rule asked
-/// for.
-fn encoded(computed: Option<PrecomputeResult>) -> Result<EncodedVersion, DocumentError> {
-    match computed {
-        Some(PrecomputeResult::Encoded(encoded)) => Ok(encoded),
-        Some(PrecomputeResult::LineCount(_)) | None => Err(DocumentError::Precondition),
-    }
+/// The encoded content. Without one the document has changed since the rule asked for it.
+fn encoded(computed: Option<EncodedVersion>) -> Result<EncodedVersion, DocumentError> {
+    computed.ok_or(DocumentError::Precondition)
 }
 
-impl Rule for CreateDocument {
+impl ComputedRequest for CreateDocument {
+    type Reply = WithoutContent;
+    type Task = EncodeVersion;
+
     fn access(&self) -> Access {
         Access::Creation
     }
 
-    fn precompute(&self, live: &Live) -> Option<Precompute> {
+    fn task(&self, _: &Live) -> Option<EncodeVersion> {
         let content = self.content.as_ref();
         let content = content.map_or_else(|| Arc::from(""), DocumentContent::shared);
-        let parent = None;
-        Some(live.precompute(Task::Encode { content, parent }))
+        Some(EncodeVersion {
+            text: VersionText::Given(content),
+            parent: None,
+            following: None,
+        })
     }
 
     fn decide(
         self,
         live: &Live,
         context: CommandContext,
-        computed: Option<PrecomputeResult>,
+        computed: Option<EncodedVersion>,
     ) -> Decided<WithoutContent> {
         let encoded = encoded(computed)?;
         let user = context.requester.user();
@@ -99,17 +102,14 @@ impl Rule for CreateDocument {
     }
 }
 
-impl Rule for ReadDocument {
+impl DocumentRequest for ReadDocument {
+    type Reply = Box<DocumentSnapshot>;
+
     fn access(&self) -> Access {
         Access::Role(Action::Read)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Box<DocumentSnapshot>> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Box<DocumentSnapshot>> {
         let requester = context.requester;
         let role = role_of(requester, &live.facts.permissions).unwrap_or(DocumentRole::Viewer);
         let names = self.versions.iter();
@@ -125,22 +125,24 @@ impl Rule for ReadDocument {
     }
 }
 
-impl Rule for UpdateDocument {
+impl ComputedRequest for UpdateDocument {
+    type Reply = WithoutContent;
+    type Task = EncodeVersion;
+
     fn access(&self) -> Access {
         Access::Role(Action::Update)
     }
 
-    fn precompute(&self, live: &Live) -> Option<Precompute> {
+    fn task(&self, live: &Live) -> Option<EncodeVersion> {
         let content = self.content.as_ref()?.shared();
-        let parent = Some(live.facts.head);
-        Some(live.precompute_head(Task::Encode { content, parent }))
+        Some(live.new_head(VersionText::Given(content)))
     }
 
     fn decide(
         self,
         live: &Live,
         context: CommandContext,
-        computed: Option<PrecomputeResult>,
+        computed: Option<EncodedVersion>,
     ) -> Decided<WithoutContent> {
         if self.metadata.is_some() && context.requester.share().is_some() {
             return Err(invalid(
@@ -187,21 +189,25 @@ impl Rule for UpdateDocument {
     }
 }
 
-impl Rule for AddVersion {
+impl ComputedRequest for AddVersion {
+    type Reply = Answer;
+    type Task = EncodeVersion;
+
     fn access(&self) -> Access {
         Access::Role(Action::AddVersion)
     }
 
-    fn precompute(&self, live: &Live) -> Option<Precompute> {
+    fn task(&self, live: &Live) -> Option<EncodeVersion> {
         let Place { parent, branch } = live.place(self).ok()?;
-        let task = Task::Encode {
-            content: self.content.shared(),
-            parent: Some(parent),
-        };
+        let text = VersionText::Given(self.content.shared());
         Some(if branch.is_empty() {
-            live.precompute_head(task)
+            live.new_head(text)
         } else {
-            live.precompute(task)
+            EncodeVersion {
+                text,
+                parent: Some(parent),
+                following: None,
+            }
         })
     }
 
@@ -209,7 +215,7 @@ impl Rule for AddVersion {
         self,
         live: &Live,
         context: CommandContext,
-        computed: Option<PrecomputeResult>,
+        computed: Option<EncodedVersion>,
     ) -> Decided<Answer> {
         let Place { parent, branch } = live.place(&self)?;
         let label = self.label.map(Text::into_string);
@@ -230,22 +236,24 @@ impl Rule for AddVersion {
     }
 }
 
-impl Rule for RestoreOlderVersion {
+impl ComputedRequest for RestoreOlderVersion {
+    type Reply = Answer;
+    type Task = EncodeVersion;
+
     fn access(&self) -> Access {
         Access::Role(Action::RestoreVersion)
     }
 
-    fn precompute(&self, live: &Live) -> Option<Precompute> {
+    fn task(&self, live: &Live) -> Option<EncodeVersion> {
         let version = live.version(&self.version)?;
-        let parent = live.facts.head;
-        Some(live.precompute_head(Task::Copy { version, parent }))
+        Some(live.new_head(VersionText::CopyOf(version)))
     }
 
     fn decide(
         self,
         live: &Live,
         context: CommandContext,
-        computed: Option<PrecomputeResult>,
+        computed: Option<EncodedVersion>,
     ) -> Decided<Answer> {
         live.version(&self.version).ok_or(DocumentError::NotFound)?;
         let meta = VersionMeta {
@@ -257,17 +265,14 @@ impl Rule for RestoreOlderVersion {
     }
 }
 
-impl Rule for PrepareMerge {
+impl DocumentRequest for PrepareMerge {
+    type Reply = Option<Box<MergeJob>>;
+
     fn access(&self) -> Access {
         Access::Role(Action::Merge)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        _: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<Option<Box<MergeJob>>> {
+    fn decide(self, live: &Live, _: CommandContext) -> Decided<Option<Box<MergeJob>>> {
         let sides = live.sides(&self.merge)?;
         let job = (!live.contains(sides.target, sides.source))
             .then(|| Box::new(live.merge_job(&self.merge, sides)));
@@ -275,17 +280,14 @@ impl Rule for PrepareMerge {
     }
 }
 
-impl Rule for ApplyMerge {
+impl DocumentRequest for ApplyMerge {
+    type Reply = MergeReply;
+
     fn access(&self) -> Access {
         Access::Role(Action::Merge)
     }
 
-    fn decide(
-        self,
-        live: &Live,
-        context: CommandContext,
-        _: Option<PrecomputeResult>,
-    ) -> Decided<MergeReply> {
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<MergeReply> {
         let sides = live.sides(&self.merge)?;
         if live.contains(sides.target, sides.source) {
             let body = to_json(&UpToDate {
@@ -384,21 +386,12 @@ impl Live {
         draft.commit(context, answer, Vec::new())
     }
 
-    /// Something to compute over this document.
-    pub(super) fn precompute(&self, task: Task) -> Precompute {
-        Precompute {
-            document: Document::subject(self.id),
-            tenant: self.tenant,
-            task,
-            following: None,
-        }
-    }
-
-    /// A new head to compute, which comments on the head of now are to follow.
-    fn precompute_head(&self, task: Task) -> Precompute {
-        Precompute {
+    /// A new head to encode, which comments on the head of now are to follow.
+    fn new_head(&self, text: VersionText) -> EncodeVersion {
+        EncodeVersion {
+            text,
+            parent: Some(self.facts.head),
             following: self.following(),
-            ..self.precompute(task)
         }
     }
 

@@ -34,7 +34,7 @@ use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
 use colloquy_model::idempotency::{Reservation, key_hash};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{Command, CommitFailure, Decision, Incarnation};
+use colloquy_runtime::{Command, CommitFailure, Decision, Incarnation, Lookup};
 
 /// Live data of account 1.
 pub(super) fn live() -> Tenant {
@@ -500,7 +500,7 @@ impl<E: Kept> Acting<E> {
         let command = E::command(self, request, reservation);
         let found = command
             .lookup(&self.entity)
-            .map(|lookup| wait(E::find(Arc::clone(&self.store), lookup)).unwrap());
+            .map(|lookup| wait(lookup.find(Arc::clone(&self.store))).unwrap());
         command.decide(&self.entity, found, Timestamp::now())
     }
 

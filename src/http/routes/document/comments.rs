@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::super::records::PlainQuery;
-use super::ask;
+use super::{ask, ask_computed};
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};
 use crate::http::output::{LinkStyle, Listing, Output};
@@ -96,7 +96,7 @@ pub(super) async fn list(call: ApiCall, query: CommentsQuery) -> Result<Output, 
 }
 
 pub(super) async fn add(call: ApiCall, Json(add): Json<AddComment>) -> Result<Output, Problem> {
-    ask(call, add).await
+    ask_computed(call, add).await
 }
 
 pub(super) async fn edit(

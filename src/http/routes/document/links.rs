@@ -82,7 +82,10 @@ pub(super) async fn comment(
         ..link.meta(&call.caller.by)
     };
     let documents = &call.app.system.documents;
-    Ok(documents.ask(link.document, meta, add).await?.into())
+    Ok(documents
+        .ask_computed(link.document, meta, add)
+        .await?
+        .into())
 }
 
 fn header(call: &ApiCall) -> Option<String> {

@@ -9,11 +9,11 @@ mod versions;
 
 use std::sync::Arc;
 
-use colloquy_actors::document::ActivityView;
-use colloquy_actors::document::messages::{CommandMeta, DocumentRequest};
+use colloquy_actors::document::messages::CommandMeta;
 use colloquy_actors::document::views::{
     CommentView, DocumentView, NewShareView, ShareView, VersionView,
 };
+use colloquy_actors::document::{ActivityView, ComputedRequest, DocumentRequest};
 use colloquy_model::answer::Answer;
 use colloquy_model::id::{DocumentId, DocumentKind};
 use colloquy_model::key::Permission;
@@ -46,6 +46,16 @@ where
 {
     let Addressed { app, id, meta } = addressed(call)?;
     Ok(app.system.documents.ask(id, meta, request).await?.into())
+}
+
+/// The same for a request for which something must be computed first.
+async fn ask_computed<R>(call: ApiCall, request: R) -> Result<Output, Problem>
+where
+    R: ComputedRequest<Reply = Answer>,
+{
+    let Addressed { app, id, meta } = addressed(call)?;
+    let documents = &app.system.documents;
+    Ok(documents.ask_computed(id, meta, request).await?.into())
 }
 
 /// The document in a call's path, and what goes with a request to it.

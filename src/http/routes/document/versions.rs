@@ -10,7 +10,7 @@ use colloquy_model::page::Order;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Addressed, addressed, ask};
+use super::{Addressed, addressed, ask_computed};
 use crate::http::accept;
 use crate::http::api_call::ApiCall;
 use crate::http::body::{Json, OptionalJson};
@@ -124,7 +124,7 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 }
 
 pub(super) async fn add(call: ApiCall, Json(add): Json<AddVersion>) -> Result<Output, Problem> {
-    ask(call, add).await
+    ask_computed(call, add).await
 }
 
 pub(super) async fn restore(
@@ -132,7 +132,7 @@ pub(super) async fn restore(
     OptionalJson(restore): OptionalJson<RestoreVersion>,
 ) -> Result<Output, Problem> {
     let version = name(&call)?;
-    ask(
+    ask_computed(
         call,
         RestoreOlderVersion {
             version,

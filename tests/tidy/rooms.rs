@@ -110,27 +110,6 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// folder's own file defines; what it only shows belongs to the file that defines it.
 const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
-        "document",
-        &[
-            "actor",
-            "comments",
-            "content_reader",
-            "context",
-            "draft",
-            "merge",
-            "merge_base",
-            "messages",
-            "precompute",
-            "purge",
-            "rules",
-            "search_indexer",
-            "service",
-            "state",
-            "views",
-        ],
-        "a command names its result and its precomputed work, which name the state; to be untied",
-    ),
-    (
         "feed",
         &["hub", "inbox", "queue"],
         "the hub owns the inbox and the queues, which carry its messages and items",

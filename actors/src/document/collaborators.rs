@@ -4,7 +4,8 @@
 use super::messages::{
     AddCollaborator, ChangeRole, CommandMeta, GrantRole, ReadPermissions, SetPermissions,
 };
-use super::service::{Documents, Failure, invalid};
+use super::refusal::{Failure, invalid};
+use super::service::Documents;
 use super::state::{tag, to_json};
 use crate::store::{RecordQuery, Stored};
 use bytes::Bytes;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::frames::{Frame, decode_chain};
-use super::messages::DocumentError;
-use super::service::{Failure, unavailable};
+use super::refusal::{DocumentError, Failure, unavailable};
 use crate::store::{FramedVersion, ReadError, Store};
 use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;

@@ -5,7 +5,8 @@ use super::lists::{Ends, in_a_list, page};
 use super::messages::{
     CommandMeta, DocumentError, DocumentSnapshot, MAIN, ReadDocument, VersionName,
 };
-use super::service::{Documents, Failure, invalid};
+use super::refusal::{Failure, invalid};
+use super::service::Documents;
 use super::state::{Document, to_json};
 use super::views::VersionView;
 use crate::store::{FramedVersion, StoredVersion, VersionQuery};

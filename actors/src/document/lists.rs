@@ -5,8 +5,9 @@ use super::messages::{
     CommandMeta, CommentPage, ContentType, ListCollaborators, ListComments, ListShares,
     ReadDocument,
 };
+use super::refusal::{Failure, invalid};
 use super::search_indexer::DocumentSearch;
-use super::service::{Documents, Failure, invalid};
+use super::service::Documents;
 use super::state::{Document, Facts, to_json};
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, ListFailure, ReadError,

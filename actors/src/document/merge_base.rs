@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use colloquy_merge::{Labels, MergeOptions, MergeStrategy, MergeStyle, StepBudget, Texts, merge};
 
-use super::service::Failure;
+use super::refusal::Failure;
 use super::version_graph::{Base, BaseMerge, Plan};
 use colloquy_model::bounds::Bounds;
 use colloquy_runtime::AskError;

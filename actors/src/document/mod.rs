@@ -9,7 +9,7 @@
 //! - `actor`: only order: precompute, decide, commit, apply, answer.
 //! - [`Documents`] is the way in for the edge. Its methods stand in `service` (documents by id),
 //!   `lists`, `history`, `merge`, `collaborators` and `share_links`.
-//! - Computed off the arbiters: `precompute` (what a command needs before it is decided), `merge`
+//! - Computed off the arbiters: `precompute` (what a command needs before it is decided), `merge_job`
 //!   and `merge_base`, over contents that `content_reader` brings from the store;
 //!   `password_hashing` says whose password is hashed next.
 //! - Beside the actors run two threads: `search_indexer` keeps the search index, `purge` erases
@@ -37,10 +37,13 @@ mod history;
 mod lists;
 mod merge;
 mod merge_base;
+mod merge_job;
+mod names;
 mod password_hashing;
 mod precompute;
 mod purge;
 mod redaction;
+mod refusal;
 mod rules;
 mod search_indexer;
 mod service;
@@ -51,14 +54,15 @@ pub use crate::store::DocumentOrder;
 pub use actor::{ComputedCommand, DocumentCommand};
 pub use history::{Comparison, DiffFormat};
 pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
-pub use merge::{ComputedMerge, MergeJob};
+pub use merge_job::{ComputedMerge, MergeJob};
 pub(crate) use password_hashing::HashPermits;
 pub use password_hashing::HashSettings;
 pub use precompute::{CountLines, EncodeVersion, Precompute};
 pub use redaction::redacted;
+pub use refusal::Failure;
 pub use rules::{ComputedRequest, DocumentRequest};
 pub(crate) use search_indexer::SearchIndexer;
-pub use service::{Documents, Failure};
+pub use service::Documents;
 pub use share_links::{Link, LinkError};
 pub use state::{Changed, Document};
 

@@ -21,23 +21,26 @@ const PAGE: u32 = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Starts the thread that erases what has been in the bin for as long as it is kept.
-///
-/// # Errors
-/// The system starts no further thread.
-pub(super) fn start(documents: Arc<Documents>, keep: Duration) -> io::Result<BackgroundThread> {
-    // A bin that keeps for seconds is looked into often.
-    let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);
-    BackgroundThread::start("bin", move || {
-        let documents = Arc::clone(&documents);
-        async move {
-            loop {
-                let well = empty(&documents, keep).await;
-                // Nobody may be there yet to carry it out.
-                tokio::time::sleep(if well { pause } else { LOOK_AGAIN }).await;
+impl Documents {
+    /// Starts the thread that erases what has been in the bin for as long as it is kept.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub(crate) fn empty_bin(documents: &Arc<Self>, keep: Duration) -> io::Result<BackgroundThread> {
+        let documents = Arc::clone(documents);
+        // A bin that keeps for seconds is looked into often.
+        let pause = (keep / 8).clamp(LOOK_AGAIN, LOOK_EVERY);
+        BackgroundThread::start("bin", move || {
+            let documents = Arc::clone(&documents);
+            async move {
+                loop {
+                    let well = empty(&documents, keep).await;
+                    // Nobody may be there yet to carry it out.
+                    tokio::time::sleep(if well { pause } else { LOOK_AGAIN }).await;
+                }
             }
-        }
-    })
+        })
+    }
 }
 
 /// Erases the documents that are overdue. Gives whether none of them is left.

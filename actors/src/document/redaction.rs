@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::access::{DocumentRole, Visibility};
-use super::messages::{ContentType, MAIN};
+use super::names::{ContentType, MAIN};
 use colloquy_model::time::Timestamp;
 
 /// What a field of an erased document's JSON may keep.

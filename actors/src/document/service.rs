@@ -10,7 +10,7 @@ use super::messages::{
     VersionFound, VersionName, WithoutContent,
 };
 use super::password_hashing::HashPermits;
-use super::purge;
+use super::refusal::{Failure, invalid};
 use super::rules::{ComputedRequest, DocumentRequest};
 use super::search_indexer::SearchIndexer;
 use super::share_terms::PasswordTries;
@@ -18,7 +18,7 @@ use super::state::Document;
 use crate::accounts::Identity;
 use crate::store::{FramedVersion, Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
-use colloquy_model::answer::{Answer, Invalid};
+use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{DocumentId, ShareId, VersionId};
@@ -26,14 +26,9 @@ use colloquy_model::text::DocumentContent;
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use colloquy_runtime::offload::{self, Effort};
-use colloquy_runtime::threads::BackgroundThread;
-use colloquy_runtime::{AskError, Cause, Directory};
+use colloquy_runtime::{AskError, Directory};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Why a document did not reply: its refusal, or why it could not be asked.
-pub type Failure = AskError<DocumentError>;
 
 /// All documents: the way in for the edge.
 pub struct Documents {
@@ -48,17 +43,6 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Starts what erases documents that have been in the bin for so long.
-    ///
-    /// # Errors
-    /// The system starts no further thread.
-    pub(crate) fn empty_bin(
-        documents: &Arc<Self>,
-        keep: Duration,
-    ) -> std::io::Result<BackgroundThread> {
-        purge::start(Arc::clone(documents), keep)
-    }
-
     /// Who a caller is, as far as roles in documents go.
     #[must_use]
     pub fn requester(&self, caller: &Caller) -> Requester {
@@ -286,15 +270,4 @@ fn with_content(document: &[u8], content: Option<&str>) -> Bytes {
     body.put_u8(b',');
     body.extend_from_slice(behind);
     body.freeze()
-}
-
-pub(super) fn invalid(field: &'static str, reason: &str) -> Failure {
-    AskError::Refused(DocumentError::Invalid(Invalid::new(field, reason)))
-}
-
-pub(super) fn unavailable(cause: Cause) -> Failure {
-    AskError::Unavailable {
-        cause,
-        retry_after: Duration::from_secs(1),
-    }
 }

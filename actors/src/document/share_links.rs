@@ -9,7 +9,8 @@ use super::messages::{
     AddShare, CommandMeta, CreateShare, DocumentError, ListShares, OpenShare, OpenedShare, UseShare,
 };
 use super::password_hashing::{HashClaim, HashPermit, NoHashPermit};
-use super::service::{Documents, Failure};
+use super::refusal::Failure;
+use super::service::Documents;
 use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
 
 use crate::store::OwnedDocument;

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::access::{Denied, DocumentRole, PermissionError, Permissions, Requester, role_of};
+use super::access::{DocumentRole, Permissions, Requester, role_of};
 use super::comments::{Anchor, Comment, Comments};
-use super::messages::{ContentType, DocumentError, MAIN, VersionFound, VersionName};
+use super::names::{ContentType, MAIN, VersionFound, VersionName};
 use super::precompute::Following;
 use super::share_terms::ShareTerms;
 use super::views::{DocumentView, ShareView, VersionShown, VersionView};
 use crate::store::{StoredDocument, StoredVersion};
-use colloquy_model::answer::{Answer, Done, Invalid};
+use colloquy_model::answer::{Answer, Done};
 use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
@@ -385,32 +385,6 @@ impl Share {
             uses: self.terms.uses,
             has_password: self.terms.password.is_some(),
             created_at: Timestamp(self.id.created_ms()),
-        }
-    }
-}
-
-impl From<Denied> for DocumentError {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::NotFound => DocumentError::NotFound,
-            Denied::Forbidden(_) => DocumentError::Forbidden,
-        }
-    }
-}
-
-impl From<PermissionError> for DocumentError {
-    fn from(error: PermissionError) -> Self {
-        let conflict = |field, reason| DocumentError::Conflict { field, reason };
-        match error {
-            PermissionError::AddedTwice => conflict("user_id", "is a collaborator already"),
-            PermissionError::OwnerStays => conflict(
-                "user_id",
-                "is the owner; an owner is made with transfer_owner_to",
-            ),
-            PermissionError::NotACollaborator => DocumentError::NotFound,
-            PermissionError::Invalid { field, reason } => {
-                DocumentError::Invalid(Invalid::new(field, reason))
-            }
         }
     }
 }

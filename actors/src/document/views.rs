@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::access::DocumentRole;
-use super::messages::ContentType;
+use super::names::ContentType;
 use colloquy_model::id::{CommentId, DocumentId, ShareId, UserId, VersionId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::time::Timestamp;

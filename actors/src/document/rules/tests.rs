@@ -19,7 +19,7 @@ use super::*;
 use crate::document::access::Requester;
 use crate::document::actor::{ComputedCommand, DocumentCommand};
 use crate::document::content_reader::unpack;
-use crate::document::merge::ComputedMerge;
+use crate::document::merge_job::ComputedMerge;
 use crate::document::messages::{
     AddComment, AddShare, AddVersion, ApplyMerge, BinDocument, ChangeRole, CreateDocument,
     EraseDocument, GrantRole, MergeReply, OpenShare, OpenedShare, PrepareMerge, PurgeDocument,

@@ -11,7 +11,7 @@ use super::{Access, ComputedRequest, Decided, DocumentRequest};
 use crate::document::access::{Action, DocumentRole, Permissions, role_of};
 use crate::document::context::{CommandContext, Outcome};
 use crate::document::draft::{Draft, EventExtras, VersionMeta, change, link_used};
-use crate::document::merge::{MergeBasis, MergeJob, MergeOutcome};
+use crate::document::merge_job::{MergeBasis, MergeJob, MergeOutcome};
 use crate::document::messages::{
     AddVersion, ApplyMerge, BranchName, ContentType, CreateDocument, DocumentError,
     DocumentSnapshot, HEAD, Merge, MergeReply, PrepareMerge, ReadDocument, RestoreOlderVersion,

@@ -55,13 +55,13 @@ pub(crate) enum Command {
     },
     /// Forwards a server's events to a receiver on this machine.
     Listen(ListenOptions),
-    /// Prints the version.
+    /// Prints the version and ends.
     Version,
-    /// Prints [`USAGE`].
+    /// Prints [`USAGE`] and ends.
     Help,
 }
 
-/// The options of `listen`.
+/// The options of `colloquy listen`, as they were given.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ListenOptions {
     pub(crate) forward_to: String,

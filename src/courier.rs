@@ -49,7 +49,7 @@ pub(crate) struct HttpCourier {
     _end: oneshot::Sender<()>,
 }
 
-/// Why there is no courier.
+/// Why nothing can be sent to webhook endpoints.
 #[derive(Debug, thiserror::Error)]
 pub enum CourierError {
     /// Its thread can't be started.
@@ -213,7 +213,7 @@ async fn answer(mut response: Response, deadline: Instant) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}")
 }
 
-/// Seconds, or a date.
+/// How long the receiver asks to be left alone by `Retry-After`: seconds, or until a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

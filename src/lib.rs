@@ -45,7 +45,7 @@ pub enum RunError {
     /// The address can't be taken.
     #[error("can't listen on {address} ([server] bind): {error}")]
     Bind {
-        /// Which address.
+        /// The address that was to be listened on.
         address: String,
         /// Why not.
         error: io::Error,
@@ -53,7 +53,7 @@ pub enum RunError {
     /// A folder can't be made.
     #[error("can't make the folder {folder} ([store] path): {error}")]
     Folder {
-        /// Which folder.
+        /// The path of the folder.
         folder: String,
         /// Why not.
         error: io::Error,
@@ -69,7 +69,7 @@ pub enum RunError {
     Secrets {
         /// Why not.
         error: io::Error,
-        /// What became of the store.
+        /// What became of the store, in words for the operator.
         left: String,
     },
     /// The server failed while it ran.

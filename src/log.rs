@@ -52,7 +52,7 @@ fn note(panic: &PanicHookInfo<'_>) {
     );
 }
 
-/// A panic's own words.
+/// The message of a panic, where it is a text.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

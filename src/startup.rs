@@ -56,7 +56,7 @@ pub(crate) fn take_back(store: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Says where it listens.
+/// Tells the operator on standard output where the server listens.
 pub(crate) fn announce(address: &SocketAddr, config: &Config) {
     say(&format!(
         "Colloquy {} listening on http://{address}\n",

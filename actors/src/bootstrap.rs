@@ -18,7 +18,7 @@ use colloquy_model::text::Name;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Command, Decision, Entity, Incarnation};
 
-/// What a first start made.
+/// The secrets that a first start made; they are shown once, and nowhere again.
 #[derive(Debug)]
 pub struct FirstStart {
     /// A key for test data.

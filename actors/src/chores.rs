@@ -20,7 +20,7 @@ use colloquy_runtime::threads::BackgroundThread;
 
 /// Looked after even if nobody calls: a chore may have failed because the store was away.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// After a failure.
+/// How long the thread waits before it tries again what failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the thread that does chores.

@@ -21,7 +21,7 @@ pub struct CustomerName {
 /// A name as of one revision.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Naming {
-    /// The name.
+    /// The name that the customer has as of this revision.
     pub name: Box<str>,
     /// The customer's revision that gave it: the newer one counts.
     pub revision: u64,
@@ -44,7 +44,7 @@ impl Naming {
 }
 
 impl CustomerName {
-    /// A cell with this name.
+    /// A cell that holds this name as of this revision of the customer.
     #[must_use]
     pub fn new(name: &str, revision: u64) -> Self {
         CustomerName {

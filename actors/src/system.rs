@@ -57,9 +57,9 @@ pub struct Settings {
     pub events_kept: Option<Duration>,
     /// The operators' token; unset, one is made at the first start.
     pub operator_token: Option<String>,
-    /// The basic plan.
+    /// The rates of accounts with the basic plan.
     pub basic: PlanRates,
-    /// The pro plan.
+    /// The rates of accounts with the pro plan.
     pub pro: PlanRates,
     /// What may wait for a reading connection of the store, or of the search index.
     pub reads: QueueBounds,
@@ -77,7 +77,7 @@ pub struct Settings {
     pub presences_per_account: usize,
     /// Bytes of events that wait for the lines of one account.
     pub queue_bytes_per_account: usize,
-    /// How webhooks are sent.
+    /// How webhooks are sent: attempts, pauses, what may be in flight.
     pub webhooks: WebhookSettings,
     /// How long the bin keeps a document.
     pub bin_kept: Duration,
@@ -95,20 +95,20 @@ pub struct Settings {
 /// Why nothing could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
-    /// The store can't be.
+    /// The store can't be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
     /// The search index can't be, nor be made anew.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// A thread can't be had.
+    /// The operating system starts no further thread.
     #[error("a thread can't be started: {0}; is the limit of threads too low?")]
     Thread(#[from] std::io::Error),
 }
 
 /// A system that has been opened.
 pub struct Opened {
-    /// It.
+    /// The system, open and recovered.
     pub system: Arc<System>,
     /// What a first start made, to be shown once.
     pub first_start: Option<FirstStart>,
@@ -116,37 +116,37 @@ pub struct Opened {
 
 /// Everything that remembers.
 pub struct System {
-    /// Who may come in.
+    /// Accounts, keys and users in memory: who may come in.
     pub identity: Arc<Identity>,
-    /// All conversations.
+    /// The way to every conversation.
     pub conversations: Arc<Conversations>,
-    /// All documents.
+    /// The way to every document.
     pub documents: Arc<Documents>,
-    /// All accounts.
+    /// The way to every account.
     pub accounts: Records<Account>,
-    /// All keys.
+    /// The way to every API key.
     pub keys: Records<Key>,
-    /// All users.
+    /// The way to every user.
     pub users: Records<User>,
-    /// All customers.
+    /// The way to every customer.
     pub customers: Records<Customer>,
-    /// All webhook endpoints.
+    /// The way to every webhook endpoint.
     pub webhooks: Arc<Records<Webhook>>,
     /// What is delivered to them.
     pub deliveries: Deliveries,
-    /// All events.
+    /// Lists and streams of what happened.
     pub events: Events,
-    /// Idempotency keys.
+    /// Idempotency keys, with the answers that are kept under them.
     pub idempotency: Idempotency,
-    /// Limits by key.
+    /// How many requests a key may still make.
     pub limiter: RateLimiter,
-    /// Limits by address.
+    /// How often an address may still fail to authenticate.
     pub addresses: AddressLimiter,
     /// Limits of what comes through share links.
     pub links: LinkLimiter,
     /// Open lines, and what passes between them.
     pub lines: Arc<Hub>,
-    /// Tickets that open a line.
+    /// Tickets that open a connection without a key.
     pub tickets: Tickets,
     /// Every kind of actor, and how each is supervised.
     pub supervision: Supervision,

@@ -26,7 +26,7 @@ use colloquy_runtime::threads::BackgroundThread;
 /// Looked at this often even if nothing is due: the wall clock may be set, and a message on its way
 /// when a conversation was asked may not have come about.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// After a failure.
+/// How long it waits before it tries again what failed.
 const PAUSE_MS: i64 = 1000;
 /// Minutes are what an account sets: idle conversations are closed by the second, not one by one as
 /// each comes due.

@@ -30,11 +30,11 @@ use colloquy_runtime::alarm::Alarm;
 /// The views, and who is told of commits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Views {
-    /// Keys, accounts and users.
+    /// Keys, accounts and users: who may come in, and with which rights.
     pub identity: Arc<Identity>,
-    /// Customers' names.
+    /// Customers' names, as conversations show them.
     pub names: Arc<Names>,
-    /// Idempotency keys.
+    /// Idempotency keys whose requests run, and where the newest answers stand.
     pub keys: Arc<Keys>,
     /// Notified when a commit leaves a chore.
     pub chores: Arc<Notify>,

@@ -23,9 +23,9 @@ pub enum ConfigError {
     /// The file can't be read.
     #[error("{file}: {reason}")]
     File {
-        /// Which file.
+        /// The configuration file's path.
         file: String,
-        /// Why not.
+        /// The reason, in the words of whatever could not read it.
         reason: String,
     },
     /// There is no such setting.
@@ -33,7 +33,7 @@ pub enum ConfigError {
     Unknown {
         /// The file, or the environment variable, that sets it.
         origin: String,
-        /// What it is called.
+        /// The key as it stands in the file or in the environment.
         key: String,
         /// What it was set to.
         value: String,

@@ -11,17 +11,17 @@ use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-/// All settings.
+/// All settings, each with its default or what the file and the environment say.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where and how it listens.
     pub server: Server,
-    /// Where data lives.
+    /// Where data is stored, and in which kind of store.
     pub store: Store,
     /// What is kept of what happened.
     pub events: Events,
-    /// The operators' way in.
+    /// The token with which operators come in.
     pub admin: Admin,
     /// What a request may cost.
     pub limits: Limits,
@@ -43,7 +43,7 @@ pub struct Config {
     pub security_headers: SecurityHeaders,
     /// Who may read the metrics.
     pub metrics: Metrics,
-    /// What is logged.
+    /// What is logged, and in which format.
     pub log: Log,
 }
 

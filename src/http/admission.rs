@@ -22,7 +22,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(super) struct Arrival {
     /// The client's address.
     pub(super) address: IpAddr,
-    /// The wall clock.
+    /// When the request came, by the wall clock.
     pub(super) at: Timestamp,
 }
 

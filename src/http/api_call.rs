@@ -22,11 +22,11 @@ use super::router::PathParameters;
 pub(crate) enum Credential {
     /// None; the operation needs none.
     None,
-    /// An API key.
+    /// An API key, with what its account and its permissions are.
     Key(Principal),
     /// A ticket for a WebSocket, made with this key and for this user.
     Ticket(Principal, Option<UserId>),
-    /// The operator token.
+    /// The operators' token, which opens their part of the interface alone.
     Operator,
 }
 

@@ -29,7 +29,7 @@ const OPERATOR_PREFIX: &str = "op_";
 /// What the header says about the acting user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acting {
-    /// Nobody is named.
+    /// The request names no user, and the key acts as none.
     Nobody,
     /// A user of the account.
     User(UserId),

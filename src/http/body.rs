@@ -29,9 +29,9 @@ const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 /// How a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As JSON.
+    /// A JSON text, declared as `application/json`.
     Json,
-    /// As a page's form.
+    /// A form as a page in a browser sends it.
     Form,
 }
 
@@ -40,7 +40,7 @@ pub(crate) trait Body: Sized + Send + 'static {
     /// Whether its handler reserves the idempotency key itself: for each of many operations, or
     /// because only the handler knows whose key it is.
     const HANDLES_IDEMPOTENCY: bool = false;
-    /// How it is encoded.
+    /// How a body of this type has to be encoded.
     const ENCODING: Encoding = Encoding::Json;
     /// Reads it from the request's bytes.
     fn parse(bytes: &[u8]) -> Result<Self, Problem>;

@@ -78,7 +78,7 @@ impl Connections {
         })
     }
 
-    /// How many are open.
+    /// How many connections are open, from all addresses.
     pub(crate) fn open(&self) -> usize {
         self.open.lock().total
     }

@@ -11,7 +11,7 @@ use actix_web::http::header::{
 pub(super) enum CorsRequest {
     /// OPTIONS, which asks what may be sent.
     Preflight,
-    /// The request itself.
+    /// The request itself, which the browser makes after it was allowed to.
     Actual,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct RequestContext {
     large_answer: Option<ConcurrencyPermit>,
     /// Its body comes in chunks and has not come to its end: nobody knows when it will.
     pub(super) body_comes: bool,
-    /// Its number in the table.
+    /// The operation's number in the table of routes; none where no route fits.
     pub(super) operation: Option<usize>,
     /// It came when the server was stopping.
     too_late: bool,
@@ -57,7 +57,7 @@ pub(super) struct RequestContext {
 
 /// What a request is answered with, before status and headers are chosen.
 pub(super) enum Response {
-    /// An operation's result.
+    /// What an operation's handler gave.
     Output(Output),
     /// The methods that a path takes.
     AllowedMethods(&'static str),

@@ -13,7 +13,7 @@ use crate::config;
 
 /// The caller's or our name for a request.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The interface's version.
+/// The header that says which version of the interface answers.
 pub(super) const API_VERSION: HeaderName = HeaderName::from_static("x-api-version");
 /// Marks an answer that was given before.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -26,9 +26,9 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Who is to read a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// People, in a browser.
+    /// People, who read the answer in a browser.
     People,
-    /// Programs.
+    /// Programs, which take the answer as data.
     Programs,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// That of a call.
+    /// What tells the request of this call from others under the same key.
     pub(super) fn of_call(call: &ApiCall) -> Self {
         RequestIdentity {
             method: call.request.method().clone(),

@@ -41,7 +41,7 @@ impl IdleLimits {
 #[derive(Debug)]
 struct Usage {
     limits: IdleLimits,
-    /// The limit that holds now.
+    /// How long the connection may be idle as things stand.
     limit: Cell<Duration>,
     shortened: Notify,
     /// Requests under way and answers on their way out.

@@ -8,7 +8,7 @@ use super::strict_json::Strict;
 
 const NETWORK: &str = "a network in CIDR notation, such as 203.0.113.0/24";
 
-/// Reads a whole body.
+/// Reads a whole body of JSON into its type; what is wrong is told by its field.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|error| {

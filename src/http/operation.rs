@@ -45,7 +45,7 @@ impl Verb {
 /// The credential that an operation requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthRequirement {
-    /// None is needed.
+    /// No credential is needed.
     Public,
     /// An API key with one of these permissions; with none named, any key.
     Key(&'static [Permission]),
@@ -53,13 +53,13 @@ pub(crate) enum AuthRequirement {
     ShareLink,
     /// An API key with one of these permissions, or a ticket that was made with one.
     KeyOrTicket(&'static [Permission]),
-    /// The operator token.
+    /// The operators' token.
     Operator,
     /// The operator token, unless the settings open it.
     Metrics,
 }
 
-/// What a success brings.
+/// The status of a success, and the schema of its body.
 #[derive(Debug, Clone)]
 pub(crate) enum Success {
     /// 200 with this schema.
@@ -68,7 +68,7 @@ pub(crate) enum Success {
     Created(String),
     /// 202 with this schema.
     Accepted(String),
-    /// 204.
+    /// 204, without a body.
     Deleted,
     /// 200 with a page of this schema.
     Page(String),
@@ -95,7 +95,7 @@ type Run =
 /// Whether what the path leads to is there, for a body that anybody could send.
 type Known = for<'c> fn(&'c ApiCall) -> LocalBoxFuture<'c, Result<(), Problem>>;
 
-/// One row of the table.
+/// One operation of the interface: a row of the table of routes.
 pub(crate) struct Operation {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,
@@ -108,7 +108,7 @@ pub(crate) struct Operation {
     pub(crate) body: Option<(String, bool)>,
     /// Whether its body may hold a document's content.
     pub(crate) large: bool,
-    /// How its body is encoded.
+    /// How the body of a request to it has to be encoded.
     pub(crate) encoding: Encoding,
     pub(crate) success: Success,
     /// What it may answer with 200 beside that.

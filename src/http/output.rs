@@ -10,9 +10,9 @@ use super::budget::BytesPermit;
 use super::problem::Problem;
 use super::realtime::{EventStream, SocketOpening};
 
-/// A handler's result.
+/// What a handler gives, from which the response is made.
 pub(crate) enum Output {
-    /// An actor's answer.
+    /// The answer of an entity, with its tag and identifier.
     Answer(Answer),
     /// An answer that never changes: caches may keep it for ever.
     Immutable(Answer),
@@ -50,7 +50,7 @@ pub(crate) enum LinkStyle {
     Cursor,
 }
 
-/// A ready text.
+/// A text that is ready to be sent, with its type.
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) body: Bytes,
@@ -63,7 +63,7 @@ pub(crate) struct Text {
 /// What caches may do with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachePolicy {
-    /// Not store it.
+    /// Caches may not store it.
     NoStore,
     /// Store it for everybody, and revalidate it each time.
     Public,

@@ -196,7 +196,7 @@ pub(crate) struct Problem {
     pub(crate) retry_after_seconds: Option<u64>,
     /// The methods that would have been right.
     pub(crate) allow: Option<&'static str>,
-    /// What few problems have.
+    /// What only few problems have, kept apart so that the others stay small.
     pub(crate) more: Option<Box<More>>,
 }
 
@@ -247,7 +247,7 @@ impl Problem {
         Problem::new(Kind::NotFound, reason)
     }
 
-    /// Good, but not enough.
+    /// 403: the credential is good, and not enough for this.
     pub(crate) fn forbidden(reason: &'static str) -> Self {
         Problem::new(Kind::Forbidden, reason)
     }
@@ -261,7 +261,7 @@ impl Problem {
         }
     }
 
-    /// Not now.
+    /// 503: it can't be done now, and may be tried again after so many seconds.
     pub(crate) fn unavailable(
         reason: impl Into<Cow<'static, str>>,
         outcome: Outcome,
@@ -275,7 +275,7 @@ impl Problem {
         }
     }
 
-    /// A fault of ours.
+    /// 500: a fault of ours, whose detail is in the log alone.
     pub(crate) fn crashed() -> Self {
         Problem {
             outcome: Some(Outcome::Unknown),

@@ -127,7 +127,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
     }
 }
 
-/// Nothing may be asked for.
+/// The query of an operation that takes none.
 #[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoQuery {}

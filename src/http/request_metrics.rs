@@ -76,7 +76,7 @@ impl RequestMetrics {
         }
     }
 
-    /// Counts one request.
+    /// Counts one request, with its status and how long it took.
     pub(super) fn count(&self, operation: Option<usize>, status: u16, took: Duration) {
         let Some(row) = self.rows.get(operation.unwrap_or(self.rows.len() - 1)) else {
             return;

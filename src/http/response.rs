@@ -478,7 +478,7 @@ fn bulk(outcomes: &[BulkOutcome]) -> HeadAndBody {
     (response, body.freeze())
 }
 
-/// A page as it goes out.
+/// The body of a page of a list, with the tag of what it shows.
 fn page(Listing { page, paging, .. }: &Listing) -> TaggedBody {
     let offset = match paging.start {
         Start::Offset(offset) => offset,

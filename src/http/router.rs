@@ -42,7 +42,7 @@ pub(crate) enum RouteMatch<'a> {
     OtherMethods(&'static str),
     /// The methods were asked for.
     Options(&'static str),
-    /// There is no such path.
+    /// No operation has such a path.
     Nothing,
 }
 
@@ -72,7 +72,7 @@ impl Router {
         Router { operations, root }
     }
 
-    /// The rows, in order.
+    /// The operations, in the order of the table of routes.
     pub(crate) fn operations(&self) -> &[Operation] {
         &self.operations
     }

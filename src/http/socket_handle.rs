@@ -50,7 +50,7 @@ impl SocketHandle {
         !matches!(looked, Ok(1..) | Err(Errno::EAGAIN | Errno::EINTR))
     }
 
-    /// Sends nothing any more.
+    /// Shuts the sending side of the socket: the other side reads its end.
     pub(super) fn shut(self) {
         // An error means that the client was faster.
         let _ = shutdown(self.0, Shutdown::Write);

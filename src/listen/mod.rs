@@ -35,23 +35,23 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 /// What is listened to, and where it goes.
 #[derive(Clone)]
 pub struct Listen {
-    /// The server.
+    /// The base URL of the server whose events are forwarded.
     pub server: String,
     /// An API key of the account and mode.
     pub key: String,
-    /// The receiver.
+    /// The URL to which events are forwarded.
     pub forward_to: String,
     /// Only these kinds, with commas between; none: all.
     pub events: Option<String>,
 }
 
-/// Why it ended.
+/// Why `colloquy listen` ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The receiver's URL is none.
     #[error("--forward-to {url:?}: {why}, such as http://127.0.0.1:3000/hooks")]
     Forward {
-        /// What was given.
+        /// The URL as it was given.
         url: String,
         /// Why it is none.
         why: TargetError,
@@ -67,7 +67,7 @@ pub enum ListenError {
     /// Nobody answered at the very first.
     #[error("can't reach {server}: {why}")]
     Unreachable {
-        /// Which server.
+        /// The base URL of the server.
         server: String,
         /// Why not.
         why: String,
@@ -75,9 +75,9 @@ pub enum ListenError {
     /// The server refuses.
     #[error("the server refuses ({status}): {why}")]
     Refused {
-        /// Its status.
+        /// The status of its answer.
         status: u16,
-        /// Its words.
+        /// The reason that it gave, in its own words.
         why: String,
     },
     /// It answers, but not with events.
@@ -93,11 +93,11 @@ pub enum ListenError {
 
 /// Why a connection brings nothing more.
 enum Cut {
-    /// It may work again later.
+    /// The stream can't be had now; it may be tried again later.
     Lost(String),
     /// The place to go on from is too old.
     Expired,
-    /// It never will.
+    /// Nothing would change if it were tried again.
     Over(ListenError),
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// The answer to a command or to a read of a single thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What was done.
+    /// What the command did: created, changed or deleted something.
     pub done: Done,
     /// The identifier of what was created.
     pub id: Option<String>,
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-/// What a command did.
+/// What a command did, in terms that the edge turns into a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// Made something new.
@@ -70,7 +70,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// As the store writes it.
+    /// The number by which the store writes it; it never changes.
     #[must_use]
     pub fn code(self) -> i64 {
         match self {
@@ -114,12 +114,12 @@ impl Precondition {
     }
 }
 
-/// A value that was refused.
+/// A value that was refused, with the parameter at fault and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     /// The parameter's name.
     pub field: &'static str,
-    /// What it must be.
+    /// What the value must be, as a phrase that follows the parameter's name.
     pub reason: String,
 }
 

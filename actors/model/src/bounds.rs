@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct Bounds {
     /// Bytes of one message's content.
     pub content_bytes_max: usize,
-    /// Edits of one message.
+    /// How often one message may be edited at most.
     pub message_edits_max: u64,
     /// Keys of one metadata object.
     pub metadata_keys_max: usize,
@@ -21,7 +21,7 @@ pub struct Bounds {
     pub customer_name_chars_max: usize,
     /// Characters of any other name or title.
     pub name_chars_max: usize,
-    /// Characters of a URL.
+    /// How many characters a URL may have at most.
     pub url_chars_max: usize,
     /// Bytes of a document's content.
     pub document_bytes_max: usize,

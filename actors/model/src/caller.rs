@@ -51,7 +51,7 @@ impl Tenant {
         u32::try_from(self.0 / 4).unwrap_or(0)
     }
 
-    /// As the store writes it.
+    /// The number by which the store writes it: four for each account.
     #[must_use]
     pub fn number(self) -> i64 {
         self.0
@@ -69,7 +69,7 @@ impl Tenant {
 pub struct Actor {
     /// The key that was used; none for an operator and for the server itself.
     pub key: Option<KeyId>,
-    /// The user that acted.
+    /// The user in whose name it was done, if any.
     pub user: Option<UserId>,
     /// Where the request came from.
     pub address: Option<IpAddr>,
@@ -90,11 +90,11 @@ impl Actor {
     }
 }
 
-/// A command's sender.
+/// The sender of a command: whose data is meant, and who acts on it.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// What it may see and change.
     pub tenant: Tenant,
-    /// Who it is.
+    /// The user or key that acts, as events and activities name it.
     pub by: Actor,
 }

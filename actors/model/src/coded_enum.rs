@@ -17,7 +17,7 @@ macro_rules! coded_enum {
         impl $name {
             /// All of them, in the order of their codes.
             pub const ALL: &[$name] = &[$($name::$variant),*];
-            /// As the store writes it.
+            /// The number by which the store writes it; it never changes.
             #[must_use]
             pub fn code(self) -> i64 {
                 match self { $($name::$variant => $code),* }

@@ -18,7 +18,7 @@ use crate::key::{KeyView, Secrets};
 use crate::supervision::KeptSettings;
 use crate::user::Role;
 
-/// One event of a commit.
+/// One event of a commit, which becomes one row of the log.
 #[derive(Debug)]
 pub struct NewRow {
     /// The kind of event.
@@ -27,7 +27,7 @@ pub struct NewRow {
     pub payload: Bytes,
     /// Counts up to and with this row.
     pub tallies: MessageCounts,
-    /// What event filters see.
+    /// What event filters see of it; none where it can't be filtered by anything but its kind.
     pub seen: Option<Seen>,
     /// The sequence of the message row that this one edits.
     pub edits: Option<u64>,
@@ -40,14 +40,14 @@ pub enum Header {
     Unchanged,
     /// Puts a conversation's; `before` is what it replaces.
     Conversation {
-        /// As it was.
+        /// The conversation as it was before; none where it is new.
         before: Option<Box<ConversationState>>,
-        /// As it is.
+        /// The conversation as it is from this commit on.
         after: Box<ConversationState>,
     },
-    /// Puts a record's.
+    /// Writes a record: it is new, or takes the place of what stood there.
     Record {
-        /// Whether it is new.
+        /// Whether there was no such record before.
         new: bool,
         /// The name that people call it by.
         name: String,
@@ -56,7 +56,7 @@ pub enum Header {
         /// Names under which it is found, by field; those of before that are not here are given up.
         names: Vec<(NameField, String)>,
     },
-    /// Deletes a record.
+    /// Deletes the record and gives up the names under which it was found.
     RecordGone,
     /// Puts a document's, with what comes with it.
     Document(Box<DocumentHeader>),
@@ -141,11 +141,11 @@ pub enum ConstraintViolation {
 pub struct KeptAnswer {
     /// The key; it ends with the commit.
     pub reservation: Reservation,
-    /// What was done.
+    /// What the command did, which decides the status of the answer.
     pub done: Done,
     /// The identifier of what was created.
     pub id: Option<String>,
-    /// The entity tag.
+    /// The entity tag that the answer carries, without quotation marks.
     pub etag: Option<String>,
     /// The body; none where it is the first row's payload.
     pub body: Option<Bytes>,
@@ -184,30 +184,30 @@ pub enum Chore {
 /// Everything that one command changes.
 #[derive(Debug)]
 pub struct Commit {
-    /// Whose change it is.
+    /// The entity that the commit changes.
     pub subject: Subject,
     /// The sequence of its last row before.
     pub expected: u64,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
-    /// Who did it.
+    /// The user or key that did it, with the request and the address.
     pub by: Actor,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// Its events, in order; none: only an answer is kept.
     pub rows: Vec<NewRow>,
-    /// What lists show.
+    /// What becomes of the entity's header, which lists show.
     pub header: Header,
     /// The sequence of the message whose texts of before are to be erased. From the commit on no
     /// reader shows them; the file loses them behind, in slices, also after a crash.
     pub redacts: Option<u64>,
-    /// What must hold outside.
+    /// What must hold outside the entity; otherwise nothing of the commit takes effect.
     pub conditions: Vec<Condition>,
-    /// The kept answer.
+    /// The answer that is kept under the request's idempotency key, if it has one.
     pub answer: Option<KeptAnswer>,
-    /// What the views take in.
+    /// What the views in memory take in when the commit is durable.
     pub effects: Vec<Effect>,
-    /// What is left to be done.
+    /// Work that is left to be done afterwards, also across a restart.
     pub chore: Option<Chore>,
 }
 

@@ -163,24 +163,24 @@ pub struct RevisionView {
 /// Counts of messages by sender, and the time of the last: what stands up to a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MessageCounts {
-    /// From customers.
+    /// Messages from the customer.
     pub customer: u64,
-    /// From agents.
+    /// Messages from users of the account.
     pub agent: u64,
-    /// From the software.
+    /// Messages that software sent.
     pub system: u64,
     /// When the last message was sent.
     pub last_message_at: Option<i64>,
 }
 
 impl MessageCounts {
-    /// Messages in all.
+    /// How many messages there are, whoever sent them.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.customer + self.agent + self.system
     }
 
-    /// With one message more.
+    /// The counts with one more message, which this sender sent at this instant.
     #[must_use]
     pub fn plus(mut self, sender: SenderType, at: i64) -> Self {
         match sender {
@@ -196,9 +196,9 @@ impl MessageCounts {
 /// What filters of events see of a conversation as of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The channel.
+    /// The conversation's channel as of this commit.
     pub channel: Channel,
-    /// The priority.
+    /// The conversation's priority as of this commit.
     pub priority: Priority,
     /// Who takes care of it.
     pub assignee: Option<UserId>,
@@ -219,7 +219,7 @@ pub struct ConversationState {
     pub priority: Priority,
     /// Who takes care of it.
     pub assignee: Option<UserId>,
-    /// JSON.
+    /// The metadata, as a JSON object in text.
     pub metadata: Box<str>,
     /// When it was closed.
     pub closed_at: Option<i64>,

@@ -20,7 +20,7 @@ pub struct DocumentHeader {
     /// Hashes of the tokens of its share links, where these have changed; the header counts their
     /// uses.
     pub links: Option<Vec<[u8; 32]>>,
-    /// A new version.
+    /// The version that the commit adds, if it adds one.
     pub version: Option<NewVersion>,
     /// Comments that are new, changed or taken away.
     pub comments: Vec<CommentChange>,
@@ -66,18 +66,18 @@ pub struct NewVersion {
     pub number: u64,
     /// The identifier of the version.
     pub id: VersionId,
-    /// Its own name.
+    /// The name that its author gave to this version, if any.
     pub label: Option<String>,
     /// Its line; empty: the head's.
     pub branch: String,
     /// The numbers of what it was made from.
     pub parents: Vec<u64>,
-    /// What it is about.
+    /// What its author said about the change, if anything.
     pub message: Option<String>,
     /// The user who wrote it.
     pub author: Option<UserId>,
     /// The number of the version that its frame is against; none: it stands alone.
     pub base: Option<u64>,
-    /// Its content.
+    /// The content, packed: whole, or as its difference from the version before.
     pub frame: Bytes,
 }

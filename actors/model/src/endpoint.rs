@@ -15,9 +15,9 @@ pub struct Endpoint {
     pub tenant: Tenant,
     /// Where deliveries go.
     pub url: String,
-    /// Which events.
+    /// Which events are delivered to it.
     pub wants: Wants,
-    /// Whether it gets any.
+    /// Whether it gets any events; one that is disabled keeps its settings.
     pub enabled: bool,
     /// What signs, newest first, each with the instant in Unix milliseconds at which it ends.
     pub secrets: Vec<(String, Option<i64>)>,

@@ -127,7 +127,7 @@ pub struct Place {
     pub sequence: u64,
 }
 
-/// What filters see of it.
+/// What event filters see of an event, as of its commit.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(missing_docs, reason = "as in `Event`")]
 pub struct SeenNow {

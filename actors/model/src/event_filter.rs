@@ -23,7 +23,7 @@ impl EventFilter {
         self.kinds.is_empty() && self.channel.is_none() && self.assignee.is_none()
     }
 
-    /// Whether this one passes.
+    /// Whether this event passes every part of the filter that is set.
     #[must_use]
     pub fn admits(&self, event: &Event) -> bool {
         (self.kinds.is_empty() || self.kinds.contains(&event.happened))

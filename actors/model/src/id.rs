@@ -123,7 +123,7 @@ impl<K: Prefix> Id<K> {
         u64::try_from(self.0 & ((1 << TAIL_BITS) - 1)).unwrap_or(u64::MAX)
     }
 
-    /// All its bits.
+    /// All 128 bits, with those that say which version of UUID it is.
     #[must_use]
     pub fn bits(self) -> u128 {
         self.0

@@ -11,7 +11,7 @@ pub fn text<T: Serialize + ?Sized>(shape: &T) -> String {
         .unwrap_or_else(|error| unreachable!("a shape of ours can't be written: {error}"))
 }
 
-/// The same, as bytes.
+/// The JSON of a value of a shape that can't fail to be written, as bytes.
 pub fn bytes<T: Serialize + ?Sized>(shape: &T) -> Bytes {
     text(shape).into()
 }

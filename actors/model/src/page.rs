@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub struct Paging {
     /// How many items are given at most.
     pub limit: u32,
-    /// Where it begins.
+    /// Where in the list the page begins.
     pub start: Start,
     /// In which direction the list runs.
     pub order: Order,
@@ -16,7 +16,7 @@ pub struct Paging {
 /// Where a page begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// After so many.
+    /// Behind so many items, counted in the list's order.
     Offset(u64),
     /// With what follows this thing in the list's order.
     After(Cursor),
@@ -58,9 +58,9 @@ pub enum Order {
 /// What came, in the list's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// A JSON array.
+    /// The items, as a JSON array in text.
     pub data: Bytes,
-    /// How many stand in it.
+    /// How many items stand on the page.
     pub count: u32,
     /// How many the whole list has.
     pub total: u64,

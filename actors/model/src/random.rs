@@ -37,7 +37,7 @@ pub fn fill(into: &mut [u8]) {
     });
 }
 
-/// 64 such bits.
+/// 64 random bits, fit for secrets as those of [`fill`] are.
 #[must_use]
 pub fn u64() -> u64 {
     let mut bytes = [0; 8];

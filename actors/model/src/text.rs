@@ -15,7 +15,7 @@ use crate::bounds::Bounds;
 pub trait Form: 'static {
     /// Its name in the published schema.
     const NAME: &'static str;
-    /// What is measured.
+    /// What the bound on the length counts.
     const UNIT: Unit;
     /// The least and the most of that unit.
     fn bounds() -> (usize, usize);
@@ -64,13 +64,13 @@ impl<F: Form> Text<F> {
         Ok(Text(text, PhantomData))
     }
 
-    /// The text alone.
+    /// Takes the text out, without the promise that it is within bounds.
     #[must_use]
     pub fn into_string(self) -> String {
         String::from(&*self.0)
     }
 
-    /// The text alone, shared.
+    /// The text, shared: a copy costs no memory of its own.
     #[must_use]
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)

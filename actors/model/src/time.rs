@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The wall clock's time.
+    /// The instant that the wall clock shows; it may be set back.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now()

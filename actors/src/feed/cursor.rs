@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub u64);
 
-/// The text is no cursor.
+/// That a text is no cursor of this service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be a cursor from this list, or 0")]
 pub struct NotACursor;

@@ -12,7 +12,7 @@ use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::UserId;
 
-/// A list of events.
+/// A request for a page of events.
 #[derive(Debug, Clone)]
 pub struct EventList {
     /// The account and mode that the events belong to.
@@ -27,18 +27,18 @@ pub struct EventList {
     pub limit: u32,
 }
 
-/// A page of events.
+/// A page of events as clients are shown it.
 #[derive(Debug)]
 pub struct EventListing {
-    /// A JSON array.
+    /// The events, as a JSON array in text.
     pub data: Bytes,
-    /// How many follow `after`.
+    /// How many events that pass the filter follow `after`, on this page or behind it.
     pub total: u64,
     /// The `after` that goes on from here, at the end of the log too.
     pub next: String,
 }
 
-/// All events.
+/// The events of all entities and accounts: what lists and streams read.
 pub struct Events {
     pub(crate) store: Arc<dyn EventLog>,
     pub(crate) feed: Arc<Feed>,

@@ -129,9 +129,9 @@ impl Drop for Listener {
     }
 }
 
-/// What the writer looks at.
+/// Who listens to what, as the writer needs to know it while it publishes.
 struct Table {
-    /// How many listen to what.
+    /// How many subscriptions there are for each interest; none: no entry.
     wanted: HashMap<Interest, usize>,
     /// How many webhook endpoints an account and mode has.
     endpoints: HashMap<Tenant, usize>,
@@ -261,7 +261,7 @@ impl Feed {
         self.0.closed.load(Ordering::Relaxed)
     }
 
-    /// How many listen.
+    /// How many subscriptions there are, the server's own with them.
     #[must_use]
     pub fn listeners(&self) -> usize {
         self.0.table.lock().wanted.values().sum()
@@ -281,7 +281,7 @@ impl Feed {
         batch.items.push(Item::Reached(last));
     }
 
-    /// Lets everybody go.
+    /// Ends every subscription: the server stops.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
         self.0.table.lock().inbox.put(Message::Close);
@@ -334,7 +334,7 @@ impl Batch<'_> {
             || (entity.kind == Kind::Document && wanted(Interest::Documents))
     }
 
-    /// Publishes an event.
+    /// Publishes an event, to whoever wants it when the batch is dropped.
     pub(crate) fn event(&mut self, event: Event) {
         self.items.push(Item::Event(Arc::new(event)));
     }

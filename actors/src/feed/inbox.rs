@@ -43,7 +43,7 @@ impl Inbox {
         self.pending.lock().bytes
     }
 
-    /// Nothing more comes.
+    /// Ends the inbox: what waits is still taken out, and nothing more comes.
     pub(super) fn end(&self) {
         self.pending.lock().ended = true;
         self.came.notify_one();

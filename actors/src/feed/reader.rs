@@ -29,9 +29,9 @@ pub struct Followed {
 /// What becomes of a reader whose queue overflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Falling {
-    /// It goes on from the store.
+    /// It reads on from the store until it has caught up.
     Behind,
-    /// It ends.
+    /// It ends with [`ReadEnd::TooSlow`].
     Out,
 }
 

@@ -60,8 +60,8 @@ pub struct PeekPermit {
 /// A message to a shard of the rate limiter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LimiterRequest {
-    /// Counts a request.
+    /// Counts one request against the limit, if it may be made.
     Take(TakePermit),
-    /// Reads the numbers.
+    /// Reads how much is left, and counts nothing.
     Peek(PeekPermit),
 }

@@ -28,7 +28,7 @@ const TOLD_MAX: usize = 10_000;
 #[error("the account is present in too many conversations")]
 pub struct TooManyPresences;
 
-/// All open lines.
+/// All connections that are open, and what passes between them without being stored.
 #[derive(Debug)]
 pub struct Hub {
     told: Sender<(Tenant, Told)>,
@@ -152,7 +152,7 @@ impl Connection {
         self.tell(Told::Unlisten(Some(conversation), self.line));
     }
 
-    /// Listens no more to all.
+    /// Stops listening to all conversations of the account; those subscribed to by name stay.
     pub fn unlisten_to_all(&mut self) {
         self.listens_to_all = false;
         self.tell(Told::Unlisten(None, self.line));

@@ -17,11 +17,11 @@ pub const PRESENCE_MAX: usize = 4_096;
 /// How far somebody is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// Looking.
+    /// The user looks at the conversation.
     Online,
-    /// Has turned away.
+    /// The user has the conversation open and has turned to something else.
     Away,
-    /// Gone.
+    /// The user looks at the conversation no more.
     Offline,
 }
 
@@ -43,7 +43,7 @@ impl Presence {
 /// What is passed on from one line to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Somebody writes.
+    /// Somebody is writing a message in this conversation.
     Typing(ConversationId, Option<UserId>),
     /// Somebody is there, or not.
     Presence(ConversationId, UserId, Presence),
@@ -91,7 +91,7 @@ impl Waiting {
     }
 }
 
-/// One line's signs.
+/// The signals that wait for one connection, at most so many of each sort.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox(Mutex<Waiting>);
 

@@ -24,7 +24,7 @@ const TYPING_MAX: usize = 1_000;
 /// What is taken in between two rounds before it is looked whether one is due.
 const TAKEN: usize = 1_000;
 
-/// One line that listens.
+/// One connection that listens, as the thread that hands out signals knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Listener {
     pub(super) line: u64,
@@ -39,7 +39,7 @@ pub(super) struct Said {
     pub(super) presence: Presence,
 }
 
-/// What a line tells.
+/// What a connection tells the thread that hands out signals.
 #[derive(Debug)]
 pub(super) enum Told {
     /// It listens to a conversation, or to all.

@@ -9,7 +9,7 @@ use colloquy_model::id::UserId;
 use colloquy_model::key::{SecretHash, secret_hash};
 use colloquy_model::secret;
 
-/// For whom a ticket opens.
+/// What a ticket stands for: the key that it was made with, and until when it opens a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// The small number of the key's account.

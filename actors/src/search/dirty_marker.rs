@@ -107,7 +107,7 @@ trait Disk {
     fn remove(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The disk of this machine.
+/// The real disk; a test puts one in its place that notes what is done to it.
 struct Real;
 
 impl Disk for Real {

@@ -38,7 +38,7 @@ pub(super) enum Unusable {
     /// No index, a damaged one, or one of another version.
     #[error("{0}")]
     Worthless(&'static str),
-    /// SQLite's own word.
+    /// SQLite's own error, which may mean damage, too.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }

@@ -60,13 +60,13 @@ pub(crate) const INDEXER: &str = "indexer";
 /// Room in the queue, in KiB of text; nothing takes less than one.
 const QUEUE_KIB: u32 = 32 * 1_024;
 
-/// Why there is no index.
+/// Why the search index could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The file or its folder can't be used.
     #[error("the search index {0}: {1}")]
     File(PathBuf, std::io::Error),
-    /// SQLite's own word.
+    /// SQLite can't open or read the file.
     #[error("the search index {0} can't be opened: {1}")]
     Sqlite(PathBuf, rusqlite::Error),
 }
@@ -81,7 +81,7 @@ pub struct Closed;
 #[error("the search index has not come so far yet")]
 pub struct Behind;
 
-/// A text to be found.
+/// A text that searches find, by its title and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Names it, in all scopes: an identifier's number.
@@ -90,25 +90,25 @@ pub struct Entry {
     pub tenant: Tenant,
     /// Counts more than the content.
     pub title: String,
-    /// The whole text.
+    /// The whole text, as the document holds it.
     pub content: String,
 }
 
-/// A text that fits.
+/// A text that fits a query, and how well.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// The one that is meant.
+    /// The number under which the text was put in.
     pub number: u64,
     /// How well: the lower, the better. Comparable within one answer only.
     pub rank: f64,
 }
 
-/// What was found.
+/// What a search found: the wanted part of it, and how much there is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The part that was asked for, best first; of equal ones the newest first.
     pub hits: Vec<Hit>,
-    /// How many fit at all.
+    /// How many texts fit the query, on this part of the list or not.
     pub total: u64,
 }
 
@@ -139,7 +139,7 @@ impl Default for Pace {
     }
 }
 
-/// The search index.
+/// The search index: one thread that writes it, and a few connections that search in it.
 pub struct Search {
     inbox: Mutex<Option<Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,

@@ -15,7 +15,7 @@ use super::{Entry, Pace, index};
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
-/// Texts of one transaction.
+/// How many texts one transaction takes at most.
 const BATCH_TEXTS_MAX: usize = 512;
 /// Bytes of text from which a transaction takes no further one.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -24,11 +24,11 @@ const DOUBLED_MAX: u32 = 3;
 /// Between two looks, while it waits, at whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the writer is asked.
+/// One thing that the writer is asked to do.
 pub(super) struct Work {
     /// Where in the feed it happened.
     pub(super) position: Position,
-    /// What was done.
+    /// What is to be done to the index because of it.
     pub(super) task: Task,
     /// The room that it takes in the queue, until it is done.
     pub(super) room: OwnedSemaphorePermit,
@@ -45,7 +45,7 @@ pub(super) enum Task {
 pub(super) struct Shared {
     /// The position up to which searches know everything.
     pub(super) reached: watch::Sender<Position>,
-    /// Room in the queue.
+    /// Room in the writer's queue, in KiB of text.
     pub(super) room: Arc<Semaphore>,
     /// Whether the last attempt to write worked.
     pub(super) healthy: AtomicBool,
@@ -201,7 +201,7 @@ impl Writer {
         }
     }
 
-    /// One transaction.
+    /// Writes a batch in one transaction, and notes whether the file could be written.
     fn write(&mut self, batch: &Batch) -> rusqlite::Result<()> {
         let written = self.transact(batch);
         match &written {

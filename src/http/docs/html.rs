@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A page being written.
+/// An HTML page that is being written; what is no markup of ours is escaped.
 #[derive(Default)]
 pub(crate) struct Html(String);
 
@@ -12,13 +12,13 @@ impl Html {
         self.0.reserve(bytes);
     }
 
-    /// Markup of our own.
+    /// Adds markup of our own, as it stands.
     pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Text.
+    /// Adds text from elsewhere, escaped.
     pub(crate) fn escaped(&mut self, text: &str) -> &mut Self {
         for character in text.chars() {
             match character {
@@ -44,7 +44,7 @@ impl Html {
         self
     }
 
-    /// Text within a tag.
+    /// Adds an element with this text in it, escaped.
     pub(crate) fn element(&mut self, tag: &str, text: &str) -> &mut Self {
         self.raw("<")
             .raw(tag)
@@ -55,7 +55,7 @@ impl Html {
             .raw(">")
     }
 
-    /// The page.
+    /// The page as it was written so far.
     pub(crate) fn finish(self) -> String {
         self.0
     }

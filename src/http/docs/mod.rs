@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use html::{Html, list, text};
 
-/// How the page looks.
+/// The style sheet of the documentation's page.
 pub(super) const STYLE: &str = include_str!("style.css");
 
-/// Writes the page.
+/// Writes the documentation's page from the OpenAPI document.
 pub(super) fn page(document: &Value) -> String {
     let mut html = Html::default();
     html.raw("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");

@@ -75,7 +75,7 @@ fn value(html: &mut Html, schema: &Value) {
     }
 }
 
-/// What a value may be.
+/// Says in words what a value of this schema may be.
 pub(super) fn words(schema: &Value) -> String {
     let allowed: Vec<String> = list(schema, "/enum")
         .map(|word| format!("`{}`", plain(word)))

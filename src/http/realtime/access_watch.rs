@@ -29,7 +29,7 @@ const GATHER: Duration = Duration::from_millis(100);
 pub(crate) struct ConnectionAuth {
     secret: SecretHash,
     pub(super) caller: Caller,
-    /// One of these is needed.
+    /// The permissions of which the credential needs one.
     needs: &'static [Permission],
 }
 

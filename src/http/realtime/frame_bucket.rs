@@ -12,9 +12,9 @@ const BYTES_OF_A_TOKEN: usize = 1_024;
 /// How many frames a socket may send.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrameRate {
-    /// In a second, on average.
+    /// How many frames may come in a second, on average.
     pub(crate) per_second: f64,
-    /// At once.
+    /// How many frames may come at once, after a rest.
     pub(crate) burst: f64,
 }
 

@@ -19,16 +19,16 @@ pub(crate) const PROTOCOL: &str = "colloquy.v1";
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const VERSION: &str = "13";
 
-/// What the answer must say.
+/// What the answer to a WebSocket's opening request must say.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Handshake {
-    /// `Sec-WebSocket-Accept`.
+    /// The value of `Sec-WebSocket-Accept`.
     pub(crate) accept: HeaderValue,
     /// Whether the subprotocol was asked for.
     pub(crate) protocol: bool,
 }
 
-/// Reads the request's side.
+/// Judges a request to open a WebSocket, and says how it is to be answered.
 pub(crate) fn handshake(request: &HttpRequest) -> Result<Handshake, Problem> {
     let headers = request.headers();
     let wrong = |name: &'static str, reason: &'static str| Err(Problem::invalid(name, reason));

@@ -20,12 +20,12 @@ use super::super::{conditions, json};
 /// What a subscription follows: one conversation, or all of an account and mode.
 pub(super) type SubscriptionTarget = EventSource<ConversationId>;
 
-/// A frame that was read.
+/// A frame from a client, as it was read.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
     /// Follow this, from behind a cursor or from now on.
     Subscribe(SubscriptionTarget, Option<u64>),
-    /// Follow it no more.
+    /// Ends a subscription.
     Unsubscribe(SubscriptionTarget),
     /// Send a message, given as it came.
     Send {
@@ -37,9 +37,9 @@ pub(super) enum Frame {
     Typing(ConversationId),
     /// Tell how far somebody is there.
     Presence(ConversationId, Option<UserId>, Presence),
-    /// Is anybody there?
+    /// Asks whether the server is there; it answers with a pong.
     Ping,
-    /// Somebody is.
+    /// Says that the client is there; nothing follows from it.
     Pong,
 }
 
@@ -116,7 +116,7 @@ struct Alone {
     _type: IgnoredAny,
 }
 
-/// Reads a frame.
+/// Reads a frame from its text; what can't be read names the frame's reference where it has one.
 pub(super) fn read(text: &Bytes) -> Result<Frame, Unreadable> {
     // What is no object has nothing that is worth reading on for.
     if text.trim_ascii_start().first() != Some(&b'{') {
@@ -242,7 +242,7 @@ fn cursor(target: SubscriptionTarget, after: &Value) -> Result<u64, Problem> {
     }
 }
 
-/// Where frames go.
+/// What takes the frames that go to a client.
 pub(super) trait Frames {
     /// Takes a frame, made of these parts.
     fn put(&mut self, parts: &[&[u8]]);

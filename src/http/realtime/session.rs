@@ -58,7 +58,7 @@ enum Signal {
     Presence(UserId, Presence),
 }
 
-/// One WebSocket's session.
+/// One WebSocket's session: its subscriptions, what it sends, and what it is told.
 pub(crate) struct Session {
     peer: Rc<SocketPeer>,
     access: AccessWatch,
@@ -115,7 +115,7 @@ impl Session {
         self.sends.count() > 0
     }
 
-    /// Takes in a frame.
+    /// Takes in a frame of the client; an answer may come at once or later.
     pub(super) fn receive(&mut self, text: &Bytes, held: Option<FrameBytes>, to: &mut impl Frames) {
         match json_frames::read(text) {
             Ok(frame) => {

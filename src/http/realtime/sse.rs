@@ -41,7 +41,7 @@ pub(super) fn events(reader: EventReader) -> Events {
     .boxed_local()
 }
 
-/// What a cursor counts.
+/// What the offsets in a stream's cursors count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CursorKind {
     /// The events of one conversation.

@@ -137,7 +137,7 @@ impl Subscriptions {
         }
     }
 
-    /// The next event.
+    /// The next event of any of the subscriptions, each event once.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Delivery, ReadEnd>> {
         // The account's first: what it shows has a cursor.
         while let Some(account) = &mut self.account {

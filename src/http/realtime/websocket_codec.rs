@@ -25,7 +25,7 @@ pub(super) enum CloseCode {
     TryAgain = 1013,
 }
 
-/// What has come.
+/// What the other side of a WebSocket has sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Text(Bytes),
@@ -38,17 +38,17 @@ pub(super) enum Incoming {
     Part,
 }
 
-/// A frame that has come.
+/// A frame whose head has come, and perhaps all of it.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// How long its payload is.
+    /// The length of its payload, in bytes.
     pub(super) bytes: usize,
     pub(super) incoming: Incoming,
     /// What a whole message holds of its account's room.
     pub(super) held: Option<FrameBytes>,
 }
 
-/// The head of a frame.
+/// The head of a frame: what it is, and how long its payload is.
 struct Head {
     last: bool,
     opcode: u8,
@@ -65,7 +65,7 @@ struct Begun {
     payload: BytesMut,
 }
 
-/// Makes messages of bytes.
+/// Reads the messages of a WebSocket out of the bytes that come.
 #[derive(Debug)]
 pub(super) struct Reader {
     buffer: BytesMut,
@@ -91,7 +91,7 @@ impl Reader {
         }
     }
 
-    /// Takes in what has come.
+    /// Takes in bytes as they have come, whole frames or not.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }

@@ -166,9 +166,9 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
 /// As what a shared document is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rendering {
-    /// As JSON, for programs.
+    /// As JSON, for programs to read.
     Json,
-    /// As a page, for people.
+    /// As an HTML page, for people to read.
     Page,
 }
 

@@ -10,7 +10,7 @@ use crate::http::accept;
 use crate::http::docs::html::Html;
 use crate::http::problem::{More, Problem};
 
-/// How the pages look.
+/// The style sheet of the pages that share links open.
 pub(in crate::http) const STYLE: &str = include_str!("page.css");
 
 #[derive(Deserialize)]

@@ -3,11 +3,11 @@
 //!
 //! # What an entity is
 //!
-//! An [`Entity`] is a pure state machine that owns one thing, such as one conversation: it
-//! *decides* a command without changing anything, and *applies* the change that it decided. A
-//! [`Directory`] holds all entities of one kind. It loads an entity from its [`Journal`] when the
-//! first command comes, runs it in an actor of its own, submits what it decided, and sends the
-//! answer.
+//! An [`Entity`] is a pure state machine that owns one thing, such as one conversation. A
+//! [`Command`] *decides* over its state without changing anything, and its type says what is
+//! replied; the entity *applies* the change that was decided. A [`Directory`] holds all entities of
+//! one kind. It loads an entity from its [`Journal`] when the first command comes, runs it in an
+//! actor of its own, submits what was decided, and sends the reply.
 //!
 //! # What is promised
 //!

@@ -14,14 +14,12 @@ use crate::accounts::record::{ReadRecord, RecordError, to_json};
 use crate::store::Stored;
 use colloquy_model::answer::Answer;
 use colloquy_model::attempt::Attempt;
-use colloquy_model::caller::Caller;
 use colloquy_model::command::CommandMeta;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::AskError;
 
@@ -37,23 +35,18 @@ impl Records<Webhook> {
     pub async fn try_out(
         &self,
         id: WebhookId,
-        caller: Caller,
-        reservation: Option<Reservation>,
+        meta: CommandMeta,
         event: EventKindName,
         courier: &dyn Courier,
     ) -> Tried<Answer> {
         // Nothing is sent for somebody whose endpoint it is not.
-        self.ask(id, CommandMeta::new(caller.clone()), ReadRecord)
-            .await?;
+        let reader = CommandMeta::new(meta.caller.clone());
+        self.ask(id, reader, ReadRecord).await?;
         let endpoint = self.endpoint(id).await?;
         let attempt = to_json(&attempt(&endpoint, event.0, courier).await);
-        if reservation.is_none() {
+        if meta.reservation.is_none() {
             return Ok(Answer::ok(None, attempt));
         }
-        let meta = CommandMeta {
-            reservation,
-            ..CommandMeta::new(caller)
-        };
         match self.ask(id, meta, KeepTestResult { attempt }).await {
             // It was sent; only the answer is not kept.
             Err(AskError::Unavailable { .. }) => Err(AskError::Unknown),

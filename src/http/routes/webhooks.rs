@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use colloquy_actors::webhook::{ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, Webhook};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::id::WebhookKind;
 
 use super::super::api_call::ApiCall;
@@ -49,12 +50,16 @@ pub(super) async fn test(
         reservation,
         ..
     } = call;
+    let meta = CommandMeta {
+        reservation,
+        ..CommandMeta::new(caller)
+    };
     // What is sent is kept under its key, also when the caller has hung up meanwhile.
     let trying = actix_web::rt::spawn(async move {
         let courier = Arc::clone(&app.courier);
         app.system
             .webhooks
-            .try_out(id, caller, reservation, event, &*courier)
+            .try_out(id, meta, event, &*courier)
             .await
     });
     Ok(trying.await.map_err(|_| Problem::crashed())??.into())

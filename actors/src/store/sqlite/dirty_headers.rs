@@ -15,6 +15,8 @@ const HELD: Duration = Duration::from_secs(10);
 /// A header's numbers as they are now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirtyHeader {
+    /// The number of the conversation's identifier.
+    pub(super) conversation: u64,
     pub(super) tenant: i64,
     pub(super) seq: u64,
     pub(super) messages: u64,
@@ -52,18 +54,14 @@ impl DirtyHeaders {
     }
 
     /// All entries of a tenant, newest change first.
-    pub(super) fn in_scope(&self, tenant: i64) -> Vec<(u64, DirtyHeader)> {
+    pub(super) fn in_scope(&self, tenant: i64) -> Vec<DirtyHeader> {
         let mut all = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
-            all.extend(
-                shard
-                    .iter()
-                    .filter(|(_, entry)| entry.lag.tenant == tenant)
-                    .map(|(n, entry)| (*n, entry.lag)),
-            );
+            let lags = shard.values().map(|entry| entry.lag);
+            all.extend(lags.filter(|lag| lag.tenant == tenant));
         }
-        all.sort_unstable_by_key(|(n, lag)| std::cmp::Reverse((lag.updated_at, *n)));
+        all.sort_unstable_by_key(|lag| std::cmp::Reverse((lag.updated_at, lag.conversation)));
         all
     }
 }
@@ -84,12 +82,11 @@ impl HeaderFlusher {
     pub(super) fn note(
         &mut self,
         lagging: &DirtyHeaders,
-        n: u64,
         lag: DirtyHeader,
         rows: u32,
         pos: Position,
     ) {
-        let now = Instant::now();
+        let (now, n) = (Instant::now(), lag.conversation);
         let mut shard = lagging.shard(n).write();
         let entry = shard.entry(n).or_insert(Entry {
             lag,
@@ -113,8 +110,8 @@ impl HeaderFlusher {
     }
 
     /// The header was written: what lists read is as new as this.
-    pub(super) fn wrote(&mut self, lagging: &DirtyHeaders, n: u64, lag: DirtyHeader) {
-        let now = Instant::now();
+    pub(super) fn wrote(&mut self, lagging: &DirtyHeaders, lag: DirtyHeader) {
+        let (now, n) = (Instant::now(), lag.conversation);
         let mut shard = lagging.shard(n).write();
         if let Some(entry) = shard.get_mut(&n) {
             entry.lag = lag;
@@ -131,26 +128,29 @@ impl HeaderFlusher {
         lagging: &DirtyHeaders,
         age: Duration,
         most: usize,
-    ) -> Vec<(u64, DirtyHeader)> {
+    ) -> Vec<DirtyHeader> {
         let mut due = Vec::new();
         while due.len() < most
             && let Some(n) = self.long.pop()
         {
-            due.extend(unfolded(lagging, n, None).map(|lag| (n, lag)));
+            due.extend(unfolded(lagging, n, None));
         }
         while due.len() < most
             && let Some((n, since, _)) = self.by_age.front().copied()
             && (since.elapsed() >= age || unfolded(lagging, n, Some(since)).is_none())
         {
             self.by_age.pop_front();
-            due.extend(unfolded(lagging, n, Some(since)).map(|lag| (n, lag)));
+            due.extend(unfolded(lagging, n, Some(since)));
         }
         due
     }
 
     /// Puts back what could not be folded.
-    pub(super) fn put_back(&mut self, lagging: &DirtyHeaders, due: &[(u64, DirtyHeader)]) {
-        for (n, _) in due {
+    pub(super) fn put_back(&mut self, lagging: &DirtyHeaders, due: &[DirtyHeader]) {
+        for DirtyHeader {
+            conversation: n, ..
+        } in due
+        {
             let held = lagging
                 .shard(*n)
                 .read()

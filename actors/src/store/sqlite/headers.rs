@@ -250,6 +250,7 @@ pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
         last_message_at, ..
     } = last.tallies;
     Some(DirtyHeader {
+        conversation: commit.subject.number,
         tenant: commit.tenant.number(),
         seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
         messages: last.tallies.total(),
@@ -260,6 +261,7 @@ pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
 
 fn empty_lag(commit: &Commit) -> DirtyHeader {
     DirtyHeader {
+        conversation: commit.subject.number,
         tenant: commit.tenant.number(),
         seq: commit.expected,
         messages: 0,

@@ -29,6 +29,15 @@ const WAIT_REDACTING: Duration = Duration::from_millis(1);
 /// A store that closes goes on with them for so long; what is left goes after the next start.
 const REDACT_AT_END: Duration = Duration::from_secs(3);
 
+/// What the writer writes behind its commits, and whom it tells.
+pub(super) struct Behind<'w> {
+    pub(super) counts: &'w mut Counts,
+    pub(super) fold: &'w mut HeaderFlusher,
+    pub(super) lagging: &'w DirtyHeaders,
+    pub(super) slicing: &'w mut SegmentWriter,
+    pub(super) sink: &'w dyn CommitSink,
+}
+
 /// What is due and when.
 #[derive(Debug)]
 pub(super) struct Housekeeping {
@@ -130,11 +139,7 @@ impl Housekeeping {
     }
 
     /// One slice of the headers that are to be folded.
-    pub(super) fn due(
-        &self,
-        fold: &mut HeaderFlusher,
-        lagging: &DirtyHeaders,
-    ) -> Vec<(u64, DirtyHeader)> {
+    pub(super) fn due(&self, fold: &mut HeaderFlusher, lagging: &DirtyHeaders) -> Vec<DirtyHeader> {
         fold.due(lagging, self.pace.age_max, SLICE)
     }
 
@@ -142,10 +147,16 @@ impl Housekeeping {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        (counts, fold, slicing): (&mut Counts, &mut HeaderFlusher, &mut SegmentWriter),
-        (lagging, sink): (&DirtyHeaders, &dyn CommitSink),
+        behind: Behind<'_>,
         phase: Phase,
     ) -> rusqlite::Result<()> {
+        let Behind {
+            counts,
+            fold,
+            lagging,
+            slicing,
+            sink,
+        } = behind;
         self.slice(connection, slicing, counts.next_pos, phase)?;
         fold.release(lagging);
         let due = match phase {
@@ -158,8 +169,8 @@ impl Housekeeping {
             fold.put_back(lagging, &due);
             return Err(error);
         }
-        for (n, lag) in due {
-            fold.wrote(lagging, n, lag);
+        for lag in due {
+            fold.wrote(lagging, lag);
         }
         self.renames.slice(connection, sink, renames::SLICE)?;
         let now = Instant::now();
@@ -272,29 +283,29 @@ fn write_folded(
     connection: &Connection,
     counts: &mut Counts,
     fold: &HeaderFlusher,
-    due: &[(u64, DirtyHeader)],
+    due: &[DirtyHeader],
 ) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    fold_into(connection, (counts, counts.next_pos), fold, due)?;
+    fold_into(connection, counts, fold.low_water(counts.next_pos), due)?;
     connection.execute_batch("COMMIT")?;
     counts.written();
     Ok(())
 }
 
-/// Writes headers that were left behind into the running transaction; `Counts::written` when it is
-/// durable. Rows from `end` on are not known to `fold`.
+/// Writes headers that were left behind into the running transaction, and from where on a restart
+/// has to look for others; `Counts::written` when it is durable.
 pub(super) fn fold_into(
     connection: &Connection,
-    (counts, end): (&Counts, Position),
-    fold: &HeaderFlusher,
-    due: &[(u64, DirtyHeader)],
+    counts: &Counts,
+    low_water: Position,
+    due: &[DirtyHeader],
 ) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached(
         "UPDATE conversations SET seq = ?2, messages = ?3, last_message_at = ?4, updated_at = ?5 WHERE n = ?1 AND seq < ?2",
     )?;
-    for (n, lag) in due {
+    for lag in due {
         update.execute(params![
-            int(*n),
+            int(lag.conversation),
             int(lag.seq),
             int(lag.messages),
             lag.last_message_at,
@@ -303,7 +314,7 @@ pub(super) fn fold_into(
     }
     connection
         .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'folded'")?
-        .execute([fold.low_water(end).0])?;
+        .execute([low_water.0])?;
     let mut scopes = connection.prepare_cached(
         "INSERT INTO scopes(scope, number) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET number = excluded.number",
     )?;

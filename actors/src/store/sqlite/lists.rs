@@ -298,17 +298,14 @@ fn by_update(
     if ascending {
         lagging.reverse();
     }
-    let known_to_lag: HashMap<u64, DirtyHeader> = lagging.iter().copied().collect();
+    let known_to_lag: HashMap<u64, DirtyHeader> =
+        lagging.iter().map(|lag| (lag.conversation, *lag)).collect();
     let is_behind = |listed: &ListedHeader| {
         let lag = known_to_lag.get(&listed.header.id.number());
         lag.is_some_and(|lag| lag.seq > listed.sequence)
     };
     let (mut filter, index) = filters_by_update(query);
-    let columns = format!(
-        "SELECT {}, {} FROM conversations",
-        StateRow::COLUMNS,
-        ListedRow::COLUMNS
-    );
+    let columns = select_headers();
     let conditions = filter.conditions.join(" AND ");
     let direction = if ascending { "ASC" } else { "DESC" };
     let mut all = connection.prepare_cached(&format!(
@@ -326,8 +323,8 @@ fn by_update(
         .peekable();
     let mut moved = lagging
         .into_iter()
-        .filter_map(|(n, lag)| {
-            let values = known.iter().cloned().chain([int(n).into()]);
+        .filter_map(|lag| {
+            let values = known.iter().cloned().chain([int(lag.conversation).into()]);
             let found = one
                 .query_row(params_from_iter(values), ListedHeader::read)
                 .optional();
@@ -343,6 +340,15 @@ fn by_update(
         .take(limit + 1)
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(scan.page(items, limit, total, skip > 0))
+}
+
+/// The beginning of a SELECT of headers, to be read by [`ListedHeader::read`].
+fn select_headers() -> String {
+    format!(
+        "SELECT {}, {} FROM conversations",
+        StateRow::COLUMNS,
+        ListedRow::COLUMNS
+    )
 }
 
 /// What a list in order of the last change is filtered by, and the index that it is read from.

@@ -98,13 +98,14 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
             .unwrap();
         if let Some((seq, updated_at)) = talk.told {
             let lag = DirtyHeader {
+                conversation: n,
                 tenant: tenant().number(),
                 seq,
                 messages: seq,
                 last_message_at: None,
                 updated_at,
             };
-            fold.note(&lagging, n, lag, 1, Position(1));
+            fold.note(&lagging, lag, 1, Position(1));
         }
     }
     drop(insert);

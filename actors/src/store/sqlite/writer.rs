@@ -18,7 +18,7 @@ use super::delivery_tidying::{self, Tidying};
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
 use super::failure::{Failure, judge};
 use super::headers::lag_of;
-use super::housekeeping::Housekeeping;
+use super::housekeeping::{Behind, Housekeeping};
 use super::pace::Phase;
 use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
@@ -129,11 +129,11 @@ impl Writer {
         // Headers that are due go along: alone they would cost an fsync of their own.
         let due = self.housekeeping.due(&mut self.fold, &self.lagging);
         let slices = self.slicing.whole();
-        let result = self.try_transact(works, care, (&due, &slices));
+        let result = self.try_transact(works, care, &due, &slices);
         self.healthy.store(result.is_ok(), Ordering::Relaxed);
         if result.is_ok() {
-            for (n, lag) in due {
-                self.fold.wrote(&self.lagging, n, lag);
+            for lag in due {
+                self.fold.wrote(&self.lagging, lag);
             }
             if !slices.is_empty() {
                 self.slicing.wrote(&slices);
@@ -158,7 +158,8 @@ impl Writer {
         &mut self,
         works: &[Work],
         care: Care,
-        (due, slices): (&[(u64, DirtyHeader)], &[PendingSegment]),
+        due: &[DirtyHeader],
+        slices: &[PendingSegment],
     ) -> rusqlite::Result<Vec<Outcome>> {
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.clear();
@@ -170,12 +171,8 @@ impl Writer {
         if !due.is_empty() {
             // The rows of this batch are not known to `fold` yet: a restart has to look from its
             // begin.
-            super::housekeeping::fold_into(
-                &self.connection,
-                (&self.counts, self.counts.begun_at()),
-                &self.fold,
-                due,
-            )?;
+            let low_water = self.fold.low_water(self.counts.begun_at());
+            super::housekeeping::fold_into(&self.connection, &self.counts, low_water, due)?;
         }
         if !slices.is_empty() {
             self.slicing
@@ -365,21 +362,20 @@ impl Writer {
 
     /// Notes whether a conversation's header stands as its last row says, or lags.
     fn note_header(&mut self, commit: &Commit, first: FirstRow) {
-        let n = commit.subject.number;
         let Some(lag) = lag_of(commit).filter(|_| commit.subject.kind == Kind::Conversation) else {
             return;
         };
         match commit.header {
             Header::Unchanged => {
                 let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);
-                self.fold.note(&self.lagging, n, lag, rows, first.position);
+                self.fold.note(&self.lagging, lag, rows, first.position);
             }
             Header::Conversation { .. }
             | Header::Record { .. }
             | Header::RecordGone
             | Header::Document(_)
             | Header::DocumentGone
-            | Header::LinkUsed { .. } => self.fold.wrote(&self.lagging, n, lag),
+            | Header::LinkUsed { .. } => self.fold.wrote(&self.lagging, lag),
         }
     }
 
@@ -407,12 +403,14 @@ impl Writer {
             // redaction, they are kept off.
             housekeeping.erase_log();
         }
-        let done = housekeeping.run(
-            connection,
-            (counts, fold, slicing),
-            (lagging, &**sink),
-            phase,
-        );
+        let behind = Behind {
+            counts,
+            fold,
+            lagging,
+            slicing,
+            sink: &**sink,
+        };
+        let done = housekeeping.run(connection, behind, phase);
         self.counters
             .renames_waiting(housekeeping.renames_waiting());
         match done {

@@ -26,7 +26,7 @@ pub struct NewRow {
     /// The event's data, as JSON. Written once; redaction apart, it never changes.
     pub payload: Bytes,
     /// Counts up to and with this row.
-    pub tallies: MessageCounts,
+    pub counts: MessageCounts,
     /// What event filters see of it; none where it can't be filtered by anything but its kind.
     pub seen: Option<Seen>,
     /// The sequence of the message row that this one edits.

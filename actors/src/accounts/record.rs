@@ -486,7 +486,7 @@ fn row(happened: EventKind, payload: Bytes) -> NewRow {
     NewRow {
         happened,
         payload,
-        tallies: MessageCounts::default(),
+        counts: MessageCounts::default(),
         seen: None,
         edits: None,
     }

@@ -32,7 +32,7 @@ impl Conversation {
             state: stored.state,
             sequence: stored.sequence,
             updated_at: stored.updated_at,
-            tallies: stored.tallies,
+            counts: stored.counts,
         };
         Conversation {
             id,

@@ -115,7 +115,7 @@ impl Draft {
         self.rows.push(NewRow {
             happened,
             payload,
-            tallies: self.live.tallies,
+            counts: self.live.counts,
             seen,
             edits,
         });
@@ -141,12 +141,12 @@ impl Draft {
     /// Adds a message, with its event.
     pub(super) fn message(&mut self, new: NewMessage) -> AddedMessage {
         let at = self.live.updated_at;
-        self.live.tallies = self.live.tallies.plus(new.sender_type, at);
+        self.live.counts = self.live.counts.plus(new.sender_type, at);
         let id = (self.ids.message)(at, self.live.sequence + 1);
         let body = bytes(&MessageView {
             message_id: id,
             conversation_id: self.live.id,
-            seq: self.live.tallies.total(),
+            seq: self.live.counts.total(),
             content: new.content,
             kind: new.kind,
             sender_type: new.sender_type,

@@ -118,7 +118,7 @@ impl ConversationRequest for StartConversation {
             customer: Arc::clone(&customer.name),
             sequence: 0,
             updated_at: created_at,
-            tallies: MessageCounts::default(),
+            counts: MessageCounts::default(),
         };
         let mut draft = Draft::starting(live, &context);
         if let Some(content) = new.initial_message {
@@ -263,7 +263,7 @@ impl ConversationRequest for CloseIdle {
         let active_at = live
             .state
             .activated_at
-            .max(live.tallies.last_message_at.unwrap_or(0));
+            .max(live.counts.last_message_at.unwrap_or(0));
         let is_idle = active_at.saturating_add(self.after_ms) <= context.now.0;
         if after.snoozed_until.is_none() && is_idle {
             after.status = Status::Closed;

@@ -30,7 +30,7 @@ pub struct Live {
     pub(super) customer: Arc<CustomerName>,
     pub(super) sequence: u64,
     pub(super) updated_at: i64,
-    pub(super) tallies: MessageCounts,
+    pub(super) counts: MessageCounts,
 }
 
 /// What a decision makes of the conversation.
@@ -88,8 +88,8 @@ impl Live {
             priority: self.state.priority,
             assignee_id: assignee,
             metadata: stored_json(&self.state.metadata),
-            message_count: self.tallies.total(),
-            last_message_at: self.tallies.last_message_at.map(Timestamp),
+            message_count: self.counts.total(),
+            last_message_at: self.counts.last_message_at.map(Timestamp),
             snoozed_until: self.state.snoozed_until.map(Timestamp),
             created_at: Timestamp(self.id.created_ms()),
             updated_at: Timestamp(self.updated_at),

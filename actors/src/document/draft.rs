@@ -176,7 +176,7 @@ impl Draft {
         self.rows.push(NewRow {
             happened,
             payload,
-            tallies: MessageCounts::default(),
+            counts: MessageCounts::default(),
             seen: None,
             edits: None,
         });

@@ -13,7 +13,7 @@ use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
 
-/// Where a delivery stands.
+/// Whether a delivery waits, was delivered or has failed.
 #[derive(
     Debug,
     Clone,
@@ -33,12 +33,12 @@ pub enum DeliveryState {
     Pending = 0,
     /// The receiver has taken it.
     Delivered = 1,
-    /// It was given up.
+    /// It was given up: nothing more is sent for it.
     Failed = 2,
 }
 
 impl DeliveryState {
-    /// Every one, in order.
+    /// All states, in the order of their codes.
     pub const ALL: [DeliveryState; 3] = [
         DeliveryState::Pending,
         DeliveryState::Delivered,
@@ -67,7 +67,7 @@ pub struct LaneKey {
 /// The lane of what happens now.
 pub const LIVE: i64 = 0;
 
-/// A delivery that waits.
+/// A delivery that waits for its next attempt, or for those before it in its lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// Its number: later ones are larger.
@@ -85,7 +85,7 @@ pub struct Waiting {
 /// A delivery that the store has not seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDelivery {
-    /// Its number.
+    /// The number of the delivery: later ones are larger.
     pub number: i64,
     /// The number of the endpoint's identifier.
     pub endpoint: u64,
@@ -93,7 +93,7 @@ pub struct NewDelivery {
     pub key: LaneKey,
     /// The position of the event among all commits.
     pub position: Position,
-    /// The kind of event.
+    /// The kind of the event that is delivered.
     pub happened: EventKind,
     /// When it was made, in Unix milliseconds.
     pub at: i64,
@@ -106,7 +106,7 @@ pub struct NewDelivery {
 pub struct Fate {
     /// Whether it waits, was delivered or has failed.
     pub state: DeliveryState,
-    /// Attempts in all.
+    /// How many attempts have been made in all.
     pub attempts: u32,
     /// When it may be tried, where it is pending and the first of its lane.
     pub due: i64,
@@ -117,7 +117,7 @@ pub struct Fate {
 /// What becomes of a delivery that the store has.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// It was tried.
+    /// An attempt was made, and this came of it.
     Attempted(Fate),
     /// It may be tried from now on.
     Due(i64),
@@ -139,7 +139,7 @@ pub struct GivenUp {
 /// Events of the past that are to be delivered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
-    /// Its lane.
+    /// The lane in which its deliveries wait: a number above 0.
     pub lane: i64,
     /// The endpoint that it goes to.
     pub endpoint: u64,
@@ -149,18 +149,18 @@ pub struct Replay {
     pub next: u64,
     /// None behind this position.
     pub last: Position,
-    /// None before this instant.
+    /// No events before this instant, in Unix milliseconds.
     pub since: Option<i64>,
-    /// None after this instant.
+    /// No events after this instant, in Unix milliseconds.
     pub until: Option<i64>,
     /// Of these kinds; empty: whatever the endpoint wants.
     pub kinds: Vec<EventKind>,
 }
 
-/// What becomes of a replay.
+/// How a replay begins, goes on or ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayChange {
-    /// It begins.
+    /// The replay begins: this is what it sends.
     Open(Replay),
     /// Its deliveries up to this number of the feed are made.
     Reached(i64, u64),
@@ -191,7 +191,7 @@ pub struct DeliverySlice {
     pub new: Vec<NewDelivery>,
     /// Since when endpoints only fail.
     pub failing: Vec<(u64, Option<i64>)>,
-    /// What becomes of replays.
+    /// Which replays begin, go on or end.
     pub replays: Vec<ReplayChange>,
     /// Answers that are kept under idempotency keys; they have no rows.
     pub answers: Vec<Commit>,
@@ -201,7 +201,7 @@ pub struct DeliverySlice {
     pub keep_from: i64,
 }
 
-/// What a slice left behind.
+/// What is left to be tidied after a slice was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// Rows are left that are to be given up or to go: another slice, an empty one too, takes some
@@ -216,7 +216,7 @@ pub enum Unwritten {
     NotNow(Box<DeliverySlice>),
     /// Something is wrong with it or with the file, which no repetition mends.
     Never,
-    /// The store is closed.
+    /// The store is closed: nothing will be written any more.
     Closed,
 }
 
@@ -227,13 +227,13 @@ pub struct DueQuery {
     pub endpoint: u64,
     /// Heads of lanes that are due up to this instant.
     pub until: i64,
-    /// At most so many lanes.
+    /// How many lanes are given at most.
     pub lanes: usize,
     /// At most so many deliveries; but each lane's head.
     pub deliveries: usize,
 }
 
-/// Deliveries that are due.
+/// Deliveries that may be tried, by lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DueLanes {
     /// By lane: its head and what follows it, in order.
@@ -245,7 +245,7 @@ pub struct DueLanes {
 /// A delivery as lists show it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredDelivery {
-    /// Its number.
+    /// The number of the delivery: later ones are larger.
     pub number: i64,
     /// The lane in which it waits for those before it.
     pub key: LaneKey,
@@ -253,15 +253,15 @@ pub struct StoredDelivery {
     pub position: Position,
     /// When the event was committed.
     pub event_at: i64,
-    /// The kind of event.
+    /// The kind of the event that is delivered.
     pub happened: EventKind,
-    /// When it was created.
+    /// When the delivery was made, in Unix milliseconds.
     pub at: i64,
     /// Whether it waits, was delivered or has failed.
     pub state: DeliveryState,
     /// How many attempts have been made so far.
     pub attempts: u32,
-    /// When it may be tried.
+    /// When it may be tried next, in Unix milliseconds, where it waits.
     pub due: Option<i64>,
     /// Its attempts; empty in lists.
     pub log: Vec<Attempt>,
@@ -274,23 +274,23 @@ impl StoredDelivery {
         DeliveryId::of_row(self.at, self.number)
     }
 
-    /// Names its event.
+    /// The identifier of the event that is delivered.
     #[must_use]
     pub fn event_id(&self) -> EventId {
         EventId::at_position(self.event_at, self.position)
     }
 }
 
-/// A list of deliveries.
+/// Which deliveries of an endpoint are listed.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryQuery {
     /// The account and mode that asks: its reads take turns with others'.
     pub tenant: Tenant,
-    /// Of which endpoint.
+    /// The number of the endpoint's identifier.
     pub endpoint: u64,
-    /// In this state.
+    /// Only those in this state.
     pub state: Option<DeliveryState>,
-    /// Of this kind of event.
+    /// Only those of this kind of event.
     pub happened: Option<EventKind>,
     /// Which part; `After` and `Before` hold a delivery's identifier.
     pub paging: Paging,
@@ -299,15 +299,15 @@ pub struct DeliveryQuery {
 /// An endpoint, as whoever delivers begins with it.
 #[derive(Debug, Clone)]
 pub struct StoredEndpoint {
-    /// As it is now.
+    /// The record of the endpoint as it is now.
     pub record: StoredRecord,
     /// The position at which it was made.
     pub made: Position,
     /// What its row said, as of the position that is matched; none where it did not exist then.
     pub as_matched: Option<Bytes>,
-    /// How many deliveries wait.
+    /// How many deliveries to the endpoint wait.
     pub pending: u64,
-    /// Since when it only fails.
+    /// Since when attempts have only failed, in Unix milliseconds.
     pub failing_since: Option<i64>,
 }
 
@@ -328,16 +328,16 @@ pub struct WebhookState {
     pub last_delivery: i64,
     /// The last lane that a replay got.
     pub last_lane: i64,
-    /// All endpoints.
+    /// All webhook endpoints of all accounts.
     pub endpoints: Vec<StoredEndpoint>,
     /// Replays whose deliveries are not all made, and how many of them wait.
     pub replays: Vec<(Replay, u64)>,
 }
 
-/// How an endpoint fares.
+/// How many deliveries of an endpoint stand where, and since when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointTotals {
-    /// How many deliveries wait.
+    /// How many deliveries to the endpoint wait.
     pub pending: u64,
     /// Deliveries that were taken.
     pub delivered: u64,

@@ -18,15 +18,15 @@ pub struct StoredVersion {
     pub number: u64,
     /// The identifier of the version.
     pub id: VersionId,
-    /// Its own name.
+    /// The name that its author gave to the version.
     pub label: Option<Box<str>>,
     /// Its line; empty: the head's.
     pub branch: Box<str>,
     /// The numbers of what it was made from.
     pub parents: Vec<u64>,
-    /// What it is about.
+    /// What its author says that it is about.
     pub message: Option<Box<str>>,
-    /// The user who wrote it.
+    /// The user who wrote the version; none for a key of the account.
     pub author: Option<UserId>,
     /// When, in Unix milliseconds.
     pub at: i64,
@@ -51,7 +51,7 @@ pub struct StoredDocument {
     pub sequence: u64,
     /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
-    /// The header, in JSON.
+    /// The document's header, in JSON as its actor wrote it.
     pub body: String,
     /// All versions, oldest first.
     pub versions: Vec<StoredVersion>,
@@ -68,7 +68,7 @@ pub struct StoredDocument {
 pub struct StoredComment {
     /// Its number in the document.
     pub number: u64,
-    /// The comment in JSON.
+    /// The comment, in JSON as its actor wrote it.
     pub body: String,
 }
 
@@ -77,14 +77,14 @@ pub struct StoredComment {
 pub struct LinkUses {
     /// The number of the link's identifier.
     pub share: u64,
-    /// How often.
+    /// How often the link has been used.
     pub uses: u64,
 }
 
 /// A version, and what its content is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FramedVersion {
-    /// The version itself.
+    /// The version itself, without its content.
     pub version: StoredVersion,
     /// The frames from which its content is made, the one that stands alone first.
     pub frames: Vec<Bytes>,
@@ -93,9 +93,9 @@ pub struct FramedVersion {
 /// A document, and the account and mode that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnedDocument {
-    /// The document.
+    /// The document that is meant.
     pub subject: Subject,
-    /// The account and mode.
+    /// The account and mode that it belongs to.
     pub tenant: Tenant,
 }
 
@@ -104,36 +104,36 @@ pub struct OwnedDocument {
 pub struct IndexedDocument {
     /// The document as lists show it.
     pub row: DocumentRow,
-    /// Whether it is in the bin.
+    /// Whether the document is in the bin.
     pub is_deleted: bool,
 }
 
 /// A document as lists show it.
 #[derive(Debug)]
 pub struct DocumentRow {
-    /// The one that is meant.
+    /// The document that is meant.
     pub subject: Subject,
     /// The sequence of its last row.
     pub sequence: u64,
     /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
-    /// The header, in JSON.
+    /// The document's header, in JSON as its actor wrote it.
     pub body: String,
 }
 
 /// By what documents are sorted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DocumentOrder {
-    /// By creation.
+    /// In the order in which they were created.
     #[default]
     Creation,
-    /// By the last change.
+    /// In the order of their last change.
     Update,
     /// By title, whatever its case.
     Title,
 }
 
-/// A list of documents.
+/// Which documents are listed, and in which order.
 #[derive(Debug, Clone)]
 pub struct DocumentQuery {
     /// The tenant that the data belongs to.
@@ -143,7 +143,7 @@ pub struct DocumentQuery {
     /// Only where that user, or whoever asks, has one of these roles, by code; none: whatever the
     /// role.
     pub role: Option<i64>,
-    /// Whose.
+    /// Only those that this user owns.
     pub owner: Option<UserId>,
     /// Of this content type, by code.
     pub content_type: Option<i64>,
@@ -159,12 +159,12 @@ pub struct DocumentQuery {
     pub paging: Paging,
 }
 
-/// A list of versions.
+/// Which versions of a document are listed.
 #[derive(Debug, Clone)]
 pub struct VersionQuery {
     /// The account and mode that asks: its reads take turns with others'.
     pub tenant: Tenant,
-    /// Of which document.
+    /// The document whose versions are listed.
     pub document: Subject,
     /// Of this line only; empty: the head's.
     pub branch: Option<String>,
@@ -177,9 +177,9 @@ pub struct VersionQuery {
 pub struct ActivityQuery {
     /// The account and mode that asks: its reads take turns with others'.
     pub tenant: Tenant,
-    /// To which.
+    /// The document whose activity is listed.
     pub document: Subject,
-    /// Only this.
+    /// Only what was done in this way.
     pub action: Option<EventKind>,
     /// Only what this user or key did.
     pub actor: Option<Subject>,
@@ -194,9 +194,9 @@ pub struct ActivityQuery {
 /// One thing that was done to a document.
 #[derive(Debug)]
 pub struct ActivityRow {
-    /// The position of its row.
+    /// The position of the row that says it.
     pub position: Position,
-    /// What was done.
+    /// The kind of event: what was done.
     pub happened: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,

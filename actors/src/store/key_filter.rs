@@ -33,7 +33,7 @@ impl KeyFilter {
         self.0.len() * 8 / FILTER_BITS_PER_KEY
     }
 
-    /// Takes in a key.
+    /// Takes in a key: it may be held from then on.
     pub fn add(&mut self, key: ShortKey) {
         for (byte, bit) in self.places(key) {
             if let Some(byte) = self.0.get_mut(byte) {
@@ -42,12 +42,12 @@ impl KeyFilter {
         }
     }
 
-    /// As it was kept.
+    /// A filter out of the bytes in which it was kept.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         KeyFilter(bytes)
     }
 
-    /// To be kept.
+    /// The bytes in which it is kept.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -79,7 +79,7 @@ impl KeyFilter {
 pub struct KeySlice {
     /// The entity as the store names it.
     pub number: i64,
-    /// Which keys it may hold.
+    /// The filter that says which keys it may hold.
     pub filter: KeyFilter,
     /// What has just been put there and leaves memory.
     pub keys: Vec<(ShortKey, Position)>,

@@ -6,7 +6,7 @@ use colloquy_model::damage::Unreadable;
 use super::ReadError;
 use colloquy_runtime::LoadError;
 
-/// Why there is no page.
+/// Why there is no page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListFailure {
     /// What the list belongs to is not there for this caller.
@@ -24,7 +24,7 @@ pub enum ListFailure {
     /// Retention has taken what follows the cursor.
     #[error("the cursor has expired")]
     Expired,
-    /// The store is away.
+    /// The store is away: its file or disk can not be used.
     #[error("the store is away")]
     Away,
     /// What is stored can't be read; that was told where it was found.

@@ -10,7 +10,7 @@ pub struct StoreMetric {
     pub name: &'static str,
     /// What it counts, as one sentence.
     pub help: &'static str,
-    /// The number.
+    /// The number, with how it moves.
     pub value: StoreValue,
 }
 
@@ -21,7 +21,7 @@ pub enum StoreValue {
     Counter(u64),
     /// Seconds since the process started, which only grow.
     Seconds(f64),
-    /// An amount at this moment.
+    /// An amount at this moment, which may fall.
     Gauge(u64),
 }
 

@@ -108,7 +108,7 @@ pub trait Store: CommitLog + Lists + EventLog + DocumentStore + DeliveryStore + 
     /// be asked after.
     fn close(&self);
 
-    /// Whether it can commit.
+    /// Whether the last attempt to write worked.
     fn healthy(&self) -> bool;
 
     /// Counters and gauges for operators.
@@ -167,13 +167,13 @@ pub trait Lists: Send + Sync + 'static {
         query: MessageQuery,
     ) -> Later<Result<Option<StoredPage<Arc<str>>>, ReadError>>;
 
-    /// A page of conversations.
+    /// A page of the conversations of an account and mode.
     fn conversations(
         &self,
         query: ConversationQuery,
     ) -> Later<Result<StoredPage<ConversationHeader>, ReadError>>;
 
-    /// A page of records.
+    /// A page of the records of one kind of an account and mode.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
 }
 
@@ -197,7 +197,7 @@ pub trait EventLog: Send + Sync + 'static {
 
 /// Documents, their versions and what was done to them.
 pub trait DocumentStore: Send + Sync + 'static {
-    /// A page of documents.
+    /// A page of the documents of an account and mode.
     fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>>;
 
     /// A page of a document's versions.

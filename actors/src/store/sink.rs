@@ -81,9 +81,9 @@ pub struct CommittedBatch {
 /// A commit that took effect.
 #[derive(Debug)]
 pub struct Committed {
-    /// What was changed.
+    /// The commit: everything that was changed.
     pub commit: Box<Commit>,
-    /// Where its rows begin.
+    /// The position and number of its first row.
     pub first: FirstRow,
 }
 

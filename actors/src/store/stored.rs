@@ -22,11 +22,11 @@ use colloquy_model::position::Position;
 /// An entity as it is committed.
 #[derive(Debug)]
 pub enum Stored {
-    /// A conversation.
+    /// A conversation, as its actor begins with it.
     Conversation(Box<StoredConversation>),
     /// An account, key, user, customer or webhook endpoint.
     Record(StoredRecord),
-    /// A document.
+    /// A document, as its actor begins with it.
     Document(Box<StoredDocument>),
 }
 
@@ -35,24 +35,24 @@ pub enum Stored {
 pub struct StoredConversation {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
-    /// The header.
+    /// The conversation's header as it is committed.
     pub state: ConversationState,
-    /// The customer's name now.
+    /// The customer's name as it is now.
     pub customer_name: Box<str>,
     /// The customer's revision that gave it that name.
     pub customer_revision: u64,
     /// The sequence of its last row.
     pub sequence: u64,
-    /// When that was.
+    /// When that row was committed, in Unix milliseconds.
     pub updated_at: i64,
-    /// The counts up to it.
-    pub tallies: MessageCounts,
+    /// How many messages there are up to and with it.
+    pub counts: MessageCounts,
 }
 
 /// A record as it is committed.
 #[derive(Debug, Clone)]
 pub struct StoredRecord {
-    /// The one that is meant.
+    /// The record that is meant.
     pub subject: Subject,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
@@ -60,7 +60,7 @@ pub struct StoredRecord {
     pub sequence: u64,
     /// The name that people call it by.
     pub name: Box<str>,
-    /// JSON.
+    /// The record in JSON, as its entity wrote it.
     pub body: String,
 }
 
@@ -69,19 +69,19 @@ pub struct StoredRecord {
 pub struct ConversationHeader {
     /// The identifier of the conversation.
     pub id: ConversationId,
-    /// The header.
+    /// The conversation's header as it is committed.
     pub state: ConversationState,
-    /// The customer's name.
+    /// The customer's name as lists show it.
     pub customer_name: Box<str>,
-    /// How many messages.
+    /// How many messages the conversation has.
     pub messages: u64,
-    /// When the last was sent.
+    /// When the last message was sent, in Unix milliseconds.
     pub last_message_at: Option<i64>,
     /// When anything changed last.
     pub updated_at: i64,
 }
 
-/// A message as it stands.
+/// A message as its last edit, if any, left it.
 #[derive(Debug, Clone)]
 pub struct StoredMessage {
     /// The tenant that the data belongs to.
@@ -112,55 +112,55 @@ pub struct RevisionQuery {
 /// A page, in the list's order.
 #[derive(Debug)]
 pub struct StoredPage<T> {
-    /// What stands on it.
+    /// The items of the page, in the order of the list.
     pub items: Vec<T>,
     /// How many the whole list has.
     pub total: u64,
     /// Whether anything stands before.
     pub before: bool,
-    /// Whether anything follows.
+    /// Whether anything follows in the list.
     pub after: bool,
 }
 
 /// The kept answer of an idempotency key.
 #[derive(Debug)]
 pub struct KeptRow {
-    /// Which key.
+    /// The hash of the idempotency key.
     pub hash: [u8; 16],
     /// Which request: what is left of its [`colloquy_model::idempotency::Fingerprint`].
     pub request: Vec<u8>,
     /// When, in Unix milliseconds.
     pub at: i64,
-    /// What was done.
+    /// What the request did: its status follows from it.
     pub done: Done,
     /// The identifier of what was created.
     pub id: Option<String>,
-    /// The entity tag.
+    /// The entity tag of the answer, if it had one.
     pub etag: Option<String>,
-    /// The body.
+    /// The body of the answer.
     pub body: Bytes,
 }
 
 /// What conversations are filtered by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facets {
-    /// Who has to act.
+    /// Only those in which this side has to act.
     pub status: Option<Status>,
-    /// How the customer came.
+    /// Only those that came by this channel.
     pub channel: Option<Channel>,
-    /// How urgent it is.
+    /// Only those of this priority.
     pub priority: Option<Priority>,
-    /// The owner.
+    /// Only those of this customer.
     pub customer: Option<CustomerId>,
-    /// Who takes care of it.
+    /// Only those that are assigned to this user.
     pub assignee: Option<UserId>,
     /// Made after this instant, in Unix milliseconds.
     pub created_after: Option<i64>,
-    /// Made before this instant.
+    /// Made before this instant, in Unix milliseconds.
     pub created_before: Option<i64>,
 }
 
-/// A list of conversations.
+/// Which conversations are listed, and in which order.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversationQuery {
     /// The tenant that the data belongs to.
@@ -173,14 +173,14 @@ pub struct ConversationQuery {
     pub paging: Paging,
 }
 
-/// A list of messages.
+/// Which messages of a conversation are listed.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageQuery {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
-    /// In which conversation.
+    /// The conversation whose messages are listed.
     pub conversation: Subject,
-    /// From whom.
+    /// Only those from senders of this type.
     pub sender: Option<SenderType>,
     /// After the message with this `seq`.
     pub after_seq: Option<u64>,
@@ -190,7 +190,7 @@ pub struct MessageQuery {
     pub paging: Paging,
 }
 
-/// Events, oldest first.
+/// Which events are read, oldest first, and from where on.
 #[derive(Debug, Clone)]
 pub struct EventQuery {
     /// The account and mode that they belong to.
@@ -209,10 +209,10 @@ pub struct EventQuery {
     pub total: bool,
 }
 
-/// A page of events.
+/// A page of events, and where the next one begins.
 #[derive(Debug, Default)]
 pub struct EventPage {
-    /// Them, in order.
+    /// The events of the page, oldest first.
     pub events: Vec<Arc<Event>>,
     /// How many match behind `after`, where that was asked for.
     pub total: u64,
@@ -237,13 +237,13 @@ pub enum Timing {
 /// Conversations in the order of a time, earliest first.
 #[derive(Debug, Clone, Copy)]
 pub struct TimedQuery {
-    /// Which time.
+    /// The time by which conversations are found.
     pub timing: Timing,
     /// In Unix milliseconds; what comes later is not due: the first such one ends the answer.
     pub until: i64,
     /// Where the answer before ended: `listed_at` and the identifier's number.
     pub behind: Option<(i64, u64)>,
-    /// How many at most.
+    /// How many conversations are given at most.
     pub limit: u32,
 }
 
@@ -256,7 +256,7 @@ pub struct Timed {
     pub tenant: Tenant,
     /// By which it is sorted: its header's, which may be older than what is known.
     pub listed_at: i64,
-    /// As far as it is known.
+    /// The time as far as it is known, in Unix milliseconds.
     pub at: i64,
 }
 
@@ -276,14 +276,14 @@ pub enum FeedRow {
     },
 }
 
-/// A list of records.
+/// Which records of one kind are listed.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
-    /// The kind of the entity.
+    /// The kind of the records that are listed.
     pub kind: colloquy_model::entity::Kind,
-    /// With this name.
+    /// Only those that have all of these names.
     pub names: Vec<(NameField, String)>,
     /// The part of the list that is wanted.
     pub paging: Paging,

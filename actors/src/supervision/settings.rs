@@ -180,7 +180,7 @@ impl Supervision {
                 _ => EventKind::RecordUpdated,
             },
             payload: body.clone().into(),
-            tallies: MessageCounts::default(),
+            counts: MessageCounts::default(),
             seen: None,
             edits: None,
         });

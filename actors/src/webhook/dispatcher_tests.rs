@@ -155,7 +155,7 @@ impl Desk {
     /// Events of one conversation.
     fn events(&self, sequences: std::ops::RangeInclusive<u64>) {
         for sequence in sequences {
-            let tallies = MessageCounts {
+            let counts = MessageCounts {
                 agent: sequence,
                 last_message_at: Some(1),
                 ..MessageCounts::default()
@@ -164,7 +164,7 @@ impl Desk {
             let row = NewRow {
                 happened,
                 payload: "{}".into(),
-                tallies,
+                counts,
                 seen: None,
                 edits: None,
             };

@@ -210,7 +210,7 @@ impl Play {
                 count(SenderType::System),
             );
             prop_assert_eq!(
-                (row.tallies.customer, row.tallies.agent, row.tallies.system),
+                (row.counts.customer, row.counts.agent, row.counts.system),
                 counts
             );
         }
@@ -245,7 +245,7 @@ impl Play {
             "no gap and no repeat"
         );
         prop_assert_eq!(message.message_id.sequence(), sequence);
-        prop_assert_eq!(row.tallies.last_message_at, Some(message.sent_at.0));
+        prop_assert_eq!(row.counts.last_message_at, Some(message.sent_at.0));
         prop_assert!(
             self.rows
                 .last()

@@ -92,7 +92,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
     let row = NewRow {
         happened: EventKind::DocumentUpdated,
         payload,
-        tallies: MessageCounts::default(),
+        counts: MessageCounts::default(),
         seen: None,
         edits: None,
     };

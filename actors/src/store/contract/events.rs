@@ -65,7 +65,7 @@ struct Talk {
     subject: Subject,
     customer: CustomerId,
     seq: u64,
-    tallies: MessageCounts,
+    counts: MessageCounts,
     incarnation: Incarnation,
 }
 
@@ -86,7 +86,7 @@ impl Talk {
             subject,
             customer,
             seq: 0,
-            tallies: MessageCounts::default(),
+            counts: MessageCounts::default(),
             incarnation,
         }
     }
@@ -134,7 +134,7 @@ impl Talk {
 
     fn row(&mut self, (happened, channel, assignee): Said, at: i64) -> NewRow {
         if happened == EventKind::MessageCreated {
-            self.tallies = self.tallies.plus(SenderType::Agent, at);
+            self.counts = self.counts.plus(SenderType::Agent, at);
         }
         let seen = Seen {
             channel,
@@ -146,7 +146,7 @@ impl Talk {
         NewRow {
             happened,
             payload,
-            tallies: self.tallies,
+            counts: self.counts,
             seen: Some(seen),
             edits: None,
         }
@@ -881,7 +881,7 @@ fn endpoint_commit(
     let row = NewRow {
         happened,
         payload: shown.clone(),
-        tallies: MessageCounts::default(),
+        counts: MessageCounts::default(),
         seen: None,
         edits: None,
     };

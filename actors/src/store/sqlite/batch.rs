@@ -55,7 +55,7 @@ impl Counts {
         }
     }
 
-    /// A transaction begins.
+    /// Notes that a transaction begins, to go back to.
     pub(super) fn begin(&mut self) {
         self.begun_at = self.next_pos;
         self.replaced.clear();
@@ -113,7 +113,7 @@ pub(super) type PayloadDigests = Vec<PayloadDigest>;
 /// What a slice left behind, and where each of its answers stands.
 pub(super) type Delivered = (Written, Vec<FirstRow>);
 
-/// One transaction's work.
+/// The work of one transaction: commits and slices of deliveries.
 #[derive(Debug)]
 pub(super) struct Batch<'c> {
     connection: &'c Connection,
@@ -264,10 +264,10 @@ impl<'c> Batch<'c> {
             scope: commit.tenant.number(),
             number: number,
             at: commit.at,
-            from_customer: int(row.tallies.customer),
-            from_agent: int(row.tallies.agent),
-            from_system: int(row.tallies.system),
-            last_message_at: row.tallies.last_message_at,
+            from_customer: int(row.counts.customer),
+            from_agent: int(row.counts.agent),
+            from_system: int(row.counts.system),
+            last_message_at: row.counts.last_message_at,
             channel: seen.map(|seen| seen.channel.code()),
             priority: seen.map(|seen| seen.priority.code()),
             assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),

@@ -19,9 +19,9 @@ use colloquy_model::position::Position;
 /// Something that is not as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was checked.
+    /// The name of the check that found it.
     pub check: &'static str,
-    /// What was found.
+    /// Where it was found, in words.
     pub found: String,
 }
 
@@ -128,7 +128,7 @@ fn codes() -> [(&'static str, i64); 14] {
     ]
 }
 
-/// Runs a check.
+/// Runs one check, and gives what it found.
 fn find(connection: &Connection, check: &'static str, sql: &str) -> rusqlite::Result<Vec<Finding>> {
     let mut query = connection.prepare(sql)?;
     for (name, code) in codes() {
@@ -310,7 +310,7 @@ impl Chain<'_> {
         Ok(next.map_or(1, |next| next.0))
     }
 
-    /// Each entry is its row.
+    /// Compares each entry of a slice with its row.
     fn compare(&mut self, slice: &Slice) -> rusqlite::Result<()> {
         let connection = self.connection;
         let mut query = connection.prepare_cached(&format!(

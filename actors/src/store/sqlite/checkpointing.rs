@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 enum Ask {
     /// To move what the log holds.
     Move,
-    /// To end.
+    /// To end, because the store closes.
     End,
 }
 

@@ -78,7 +78,7 @@ impl Column<'_> for u64 {
     }
 }
 
-/// Lengths in bytes.
+/// Lengths of texts and blobs.
 impl Column<'_> for usize {
     fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Ok(usize::try_from(value.as_i64()?).unwrap_or(0))
@@ -243,7 +243,7 @@ pub(super) fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The other way round.
+/// The unsigned number that [`int`] wrote.
 pub(super) fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
@@ -351,7 +351,7 @@ columns! {
 
 /// A conversation's header as lists read it: it may lag behind the conversation's last row.
 pub(super) struct ListedHeader {
-    /// What it shows.
+    /// The header as lists show it.
     pub(super) header: ConversationHeader,
     /// The sequence of the row that it is as of.
     pub(super) sequence: u64,

@@ -22,7 +22,7 @@ pub(super) enum Counted {
     Deliveries = 20,
 }
 
-/// What one counter counts.
+/// What one counter counts: the key of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Counter {
     /// The account and mode, or the endpoint.
@@ -30,7 +30,7 @@ pub(super) struct Counter {
     pub(super) field: Counted,
     /// The field's value, as SQLite has it.
     pub(super) value: i64,
-    /// 0 for what has none.
+    /// The code of the status; 0 for what has none.
     pub(super) status: i64,
 }
 
@@ -51,7 +51,7 @@ impl Counter {
 pub(super) struct CounterMoves(BTreeMap<Counter, i64>);
 
 impl CounterMoves {
-    /// Moves a counter.
+    /// Moves one counter by so much.
     pub(super) fn add(&mut self, counter: Counter, delta: i64) {
         *self.0.entry(counter).or_insert(0) += delta;
     }

@@ -131,7 +131,7 @@ fn given_up(connection: &Connection, endpoint: u64) -> rusqlite::Result<i64> {
 }
 
 columns! {
-    /// A delivery that waits.
+    /// A delivery that waits, as whoever delivers reads it.
     struct WaitingRow {
         d: i64,
         lane: i64,
@@ -432,7 +432,7 @@ fn total(
         .query_row([int(endpoint), Counted::Deliveries as i64, first, last, low, high], only)
 }
 
-/// How an endpoint fares.
+/// How many deliveries of an endpoint stand where.
 pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result<EndpointTotals> {
     let given_up = given_up(connection, endpoint)?;
     let count = |state| total(connection, endpoint, None, Some(state));

@@ -5,7 +5,7 @@ use tracing::{error, warn};
 
 use colloquy_runtime::threads;
 
-/// How a transaction failed.
+/// How a transaction failed: whether it may be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     /// No room, the disk refused to write, or another process holds the file: nothing of the batch

@@ -16,7 +16,7 @@ pub(super) const BUSY_MAX: Duration = Duration::from_secs(1);
 /// Why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process has the file.
     #[error("{0} is in use by another process; stop that one, or set [store] path to another file")]
     InUse(PathBuf),
     /// Written by a newer version.
@@ -24,7 +24,7 @@ pub enum OpenError {
         "the store has schema version {found}, this server knows {known}; start a newer server"
     )]
     Newer {
-        /// The file's.
+        /// The file's schema version.
         found: usize,
         /// The newest that is known here.
         known: usize,
@@ -32,7 +32,7 @@ pub enum OpenError {
     /// The file or its folder can't be used.
     #[error("{0}: {1}")]
     File(PathBuf, std::io::Error),
-    /// SQLite's own word.
+    /// SQLite's own error, as it says it.
     #[error("the store can't be opened: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// The first account could not be made.

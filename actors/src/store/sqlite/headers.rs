@@ -248,12 +248,12 @@ pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
     let last = commit.rows.last()?;
     let MessageCounts {
         last_message_at, ..
-    } = last.tallies;
+    } = last.counts;
     Some(DirtyHeader {
         conversation: commit.subject.number,
         tenant: commit.tenant.number(),
         seq: commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0),
-        messages: last.tallies.total(),
+        messages: last.counts.total(),
         last_message_at,
         updated_at: commit.at,
     })

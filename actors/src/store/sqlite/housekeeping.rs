@@ -38,7 +38,7 @@ pub(super) struct Behind<'w> {
     pub(super) sink: &'w dyn CommitSink,
 }
 
-/// What is due and when.
+/// What the writer does beside commits, and when each is due.
 #[derive(Debug)]
 pub(super) struct Housekeeping {
     renames: Renames,

@@ -102,7 +102,7 @@ fn conversation(
                 customer_revision: header.revision.unwrap_or(0),
                 sequence: last.seq,
                 updated_at: last.at,
-                tallies: CountsRow::read_from(row, LastRow::COUNT)?.into(),
+                counts: CountsRow::read_from(row, LastRow::COUNT)?.into(),
             }))
         })
 }

@@ -56,7 +56,7 @@ impl LogErasing {
         }
     }
 
-    /// A text was redacted.
+    /// Notes that a text was redacted: the log must lose it.
     pub(super) fn note(&mut self) {
         if matches!(self.step, Step::Empty) {
             self.step = Step::At(Instant::now() + self.within);

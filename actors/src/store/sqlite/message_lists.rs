@@ -74,7 +74,7 @@ pub(super) fn messages(
 
 impl Transcript<'_> {
     fn page(&self, query: &MessageQuery) -> rusqlite::Result<StoredPage<Arc<str>>> {
-        let total = self.rank(&self.tallies(self.last)?);
+        let total = self.rank(&self.counts(self.last)?);
         let Ranks { first, end } = self.ranks(query, total)?;
         let mut items = self.read(first, end.saturating_sub(first))?;
         let descending = query.paging.order == Order::Desc;
@@ -130,25 +130,25 @@ impl Transcript<'_> {
             (Start::Offset(skip), false) => beyond(skip.saturating_add(1).min(total + 1)),
             (Start::Offset(skip), true) => below((total + 1).saturating_sub(skip)),
             (Start::After(at), false) | (Start::Before(at), true) => {
-                beyond(self.rank(&self.tallies(sequence(at))?) + 1)
+                beyond(self.rank(&self.counts(sequence(at))?) + 1)
             }
             (Start::After(at), true) | (Start::Before(at), false) => {
-                below(self.rank(&self.tallies(sequence(at).saturating_sub(1))?) + 1)
+                below(self.rank(&self.counts(sequence(at).saturating_sub(1))?) + 1)
             }
         })
     }
 
-    fn rank(&self, tallies: &MessageCounts) -> u64 {
+    fn rank(&self, counts: &MessageCounts) -> u64 {
         match self.sender {
-            None => tallies.total(),
-            Some(SenderType::Customer) => tallies.customer,
-            Some(SenderType::Agent) => tallies.agent,
-            Some(SenderType::System) => tallies.system,
+            None => counts.total(),
+            Some(SenderType::Customer) => counts.customer,
+            Some(SenderType::Agent) => counts.agent,
+            Some(SenderType::System) => counts.system,
         }
     }
 
     /// The counts up to and with this row; those of the last row beyond it.
-    fn tallies(&self, sequence: u64) -> rusqlite::Result<MessageCounts> {
+    fn counts(&self, sequence: u64) -> rusqlite::Result<MessageCounts> {
         let sql = format!(
             "SELECT {} FROM rows WHERE entity = ?1 AND seq = ?2",
             CountsRow::COLUMNS
@@ -169,14 +169,14 @@ impl Transcript<'_> {
         if seq == 0 {
             return Ok(0);
         }
-        let row = self.first_row(|tallies| tallies.total() > seq)?;
+        let row = self.first_row(|counts| counts.total() > seq)?;
         let before = row.saturating_sub(1);
-        Ok(self.rank(&self.tallies(before)?))
+        Ok(self.rank(&self.counts(before)?))
     }
 
     /// The row of the message of this rank.
     fn row_of(&self, rank: u64) -> rusqlite::Result<u64> {
-        self.first_row(|tallies| self.rank(tallies) >= rank)
+        self.first_row(|counts| self.rank(counts) >= rank)
     }
 
     /// The first row for which it holds, one beyond the last where it never does. It must hold from
@@ -185,7 +185,7 @@ impl Transcript<'_> {
         let (mut low, mut high) = (1, self.last + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            if holds(&self.tallies(middle)?) {
+            if holds(&self.counts(middle)?) {
                 high = middle;
             } else {
                 low = middle + 1;

@@ -141,7 +141,7 @@ impl StoreSettings<'static> {
     }
 }
 
-/// The embedded store.
+/// The embedded store: a file, its writer and its readers.
 pub struct SqliteStore {
     inbox: Mutex<Option<Sender<Work>>>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,

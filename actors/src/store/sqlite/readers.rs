@@ -66,7 +66,7 @@ struct Desk<K> {
 
 struct State<K> {
     queue: FairQueue<K, Job>,
-    /// Threads that read.
+    /// How many threads read at this moment.
     busy: usize,
     /// Readings that wait from which on another thread is woken while one reads.
     wake_from: usize,
@@ -77,7 +77,7 @@ struct State<K> {
     closed: bool,
 }
 
-/// A set of reading threads.
+/// A set of reading threads with one queue.
 pub(crate) struct Readers<K> {
     desk: Arc<Desk<K>>,
     threads: Mutex<Vec<JoinHandle<()>>>,

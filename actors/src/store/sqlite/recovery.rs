@@ -138,7 +138,7 @@ fn unfed(
 }
 
 columns! {
-    /// When a key was used last.
+    /// When a key was used last, in Unix milliseconds.
     struct KeyUse {
         n: u64,
         at: i64,
@@ -194,10 +194,10 @@ fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::R
     Ok(())
 }
 
-/// How operators are known.
+/// How operators are known: by the hash of their token.
 #[derive(Debug)]
 pub struct Operator {
-    /// Their token's hash.
+    /// The hash of the operators' token.
     pub hash: SecretHash,
     /// The token, where it has just been made.
     pub fresh: Option<String>,

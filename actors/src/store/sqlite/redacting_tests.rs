@@ -48,7 +48,7 @@ struct Often {
     bare: Bare,
     conversation: ConversationId,
     first: MessageView,
-    tallies: MessageCounts,
+    counts: MessageCounts,
     sequence: u64,
 }
 
@@ -64,7 +64,7 @@ impl Often {
         house.store().close();
         let bare = Bare::on(house.bench().killed());
         let first: MessageView = serde_json::from_slice(&sent.body).unwrap();
-        let tallies = MessageCounts {
+        let counts = MessageCounts {
             customer: 1,
             last_message_at: Some(first.sent_at.0),
             ..MessageCounts::default()
@@ -73,7 +73,7 @@ impl Often {
             bare,
             conversation: id,
             first,
-            tallies,
+            counts,
             sequence: 2,
         };
         let edits: Vec<Commit> = (1..=EDITS)
@@ -124,7 +124,7 @@ impl Often {
         let row = NewRow {
             happened: EventKind::MessageUpdated,
             payload,
-            tallies: self.tallies,
+            counts: self.counts,
             seen: None,
             edits: Some(2),
         };

@@ -20,7 +20,7 @@ const SCOPES: usize = 64;
 /// Slices that a floor passes in one turn.
 const SLICES: usize = 64;
 
-/// What retention is at.
+/// How far retention has come, and when it looks again.
 #[derive(Debug)]
 pub(super) struct Retention {
     kept: Option<Duration>,

@@ -105,7 +105,7 @@ CREATE INDEX replays_by_endpoint ON replays(endpoint, lane);
 INSERT INTO meta VALUES ('matched', 0), ('last_delivery', 0);
 ";
 
-/// Documents.
+/// Documents, their versions and who may read them.
 ///
 /// `documents.body` is what the entity reads back; the other columns are what lists sort and filter
 /// by. `readers` says who may read what: users by number, 0 for everybody of the account.

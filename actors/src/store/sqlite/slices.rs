@@ -27,7 +27,7 @@ const TOTAL: usize = 10;
 pub(super) struct Entry {
     pub(super) pos: Position,
     pub(super) at: i64,
-    /// 0 where there is none.
+    /// The number of the assignee's identifier; 0 where there is none.
     pub(super) assignee: u64,
     pub(super) happened: u8,
     /// One more than its code; 0 where there is none.
@@ -41,7 +41,7 @@ pub(super) struct Totals(BTreeMap<(u8, u8), u64>);
 /// What a filter asks of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
-    /// A bit for each kind.
+    /// The kinds that pass, a bit for each.
     kinds: u64,
     channel: Option<u8>,
     pub(super) assignee: Option<u64>,
@@ -127,18 +127,18 @@ impl Wanted {
 pub(super) enum WantedRows {
     /// Messages' own rows, and some of the others.
     Both,
-    /// Messages' own rows alone.
+    /// Messages' own rows, and none of the others.
     Messages,
-    /// Some of the others alone.
+    /// Some of the others, and none of messages' own.
     Others,
-    /// None.
+    /// No row of a conversation passes.
     Neither,
 }
 
 /// What a filter asks, in SQLite's values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WantedValues {
-    /// A bit for each kind.
+    /// The kinds that pass, a bit for each.
     pub(super) kinds: i64,
     /// The channel's code; none for any.
     pub(super) channel: Option<i64>,
@@ -223,7 +223,7 @@ impl Entry {
 pub(super) struct Slice {
     /// The number of the first entry.
     pub(super) first: u64,
-    /// The totals up to it.
+    /// The totals of all entries before it.
     pub(super) before: Totals,
     pub(super) entries: Vec<Entry>,
 }
@@ -342,7 +342,7 @@ pub(super) fn read(
         .optional()
 }
 
-/// The newest slice.
+/// The newest slice of an account and mode.
 pub(super) fn newest(connection: &Connection, tenant: i64) -> rusqlite::Result<Option<Slice>> {
     let sql = format!(
         "SELECT {} FROM feed WHERE scope = ?1 ORDER BY first DESC LIMIT 1",

@@ -11,7 +11,7 @@ use colloquy_model::position::Position;
 /// Where the events of a page stand.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Places {
-    /// Their positions.
+    /// The positions of the events, in order.
     pub(super) positions: Vec<Position>,
     /// What the page says of the list as a whole.
     pub(super) end: PageEnd,
@@ -24,7 +24,7 @@ pub(super) struct PageEnd {
     pub(super) total: u64,
     /// The number up to which the page tells everything.
     pub(super) cursor: u64,
-    /// Whether more match.
+    /// Whether more match behind the page.
     pub(super) more: bool,
 }
 

@@ -12,7 +12,7 @@ use colloquy_runtime::{Incarnation, LoadError};
 /// Where what was read again goes.
 pub(super) type Reloading = oneshot::Sender<Result<Option<Stored>, LoadError>>;
 
-/// What the writer is asked.
+/// What the writer is asked to do, and whom it answers.
 pub(super) enum Work {
     Commit {
         incarnation: Incarnation,
@@ -62,7 +62,7 @@ impl Work {
         }
     }
 
-    /// About how much it writes.
+    /// About how many bytes of texts it writes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Work::Commit { commit, .. } => commit.bytes(),

@@ -45,7 +45,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes in the next work.
+    /// Takes in the next work, in the order of arrival.
     pub(super) fn push(&mut self, work: Work) {
         let waits = |entity| self.waiting.contains_key(&entity);
         match work.entity() {

@@ -37,7 +37,7 @@ use colloquy_runtime::{CommitFailure, Incarnation, threads};
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
 
-/// The writer's own state.
+/// What the one writing thread has and remembers.
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) counts: Counts,

@@ -120,7 +120,7 @@ impl WriterCounters {
             .store(u64::try_from(customers).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Reads them all.
+    /// Reads all of them as metrics for operators.
     pub(super) fn metrics(&self) -> Vec<StoreMetric> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let metric = |name, help, value| StoreMetric { name, help, value };

@@ -274,7 +274,7 @@ impl Bare {
 
 /// A message of an entity, of so many bytes.
 pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
-    let tallies = MessageCounts {
+    let counts = MessageCounts {
         customer: expected + 1,
         last_message_at: Some(1),
         ..MessageCounts::default()
@@ -283,7 +283,7 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     let row = NewRow {
         happened: EventKind::MessageCreated,
         payload,
-        tallies,
+        counts,
         seen: None,
         edits: None,
     };

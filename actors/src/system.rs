@@ -48,6 +48,11 @@ use colloquy_runtime::{Directory, Placement, Policy, SupervisedKind, cores};
 /// What stands behind the store's path in the search index's.
 pub const SEARCH_ENDING: &str = ".search";
 
+/// How long operators wait for those who follow the store …
+const FOLLOWERS_WAIT: Duration = Duration::from_millis(200);
+/// … and how often these are looked at meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -325,18 +330,28 @@ impl System {
         self.store.close();
     }
 
-    /// How the store is doing, and those who follow it.
-    pub fn store_health(&self) -> StoreView {
+    /// How the store is doing, and those who follow it. Followers that have nothing to do tell only
+    /// now how far they have come: they are given a moment for that.
+    pub async fn store_health(&self) -> StoreView {
+        let last = self.events.feed.last();
+        self.events.feed.reach();
+        let lags = || {
+            let behind = |position| last.distance_from(position);
+            let matched = self.deliveries.metrics().matched;
+            (behind(matched), behind(self.documents.finder.position()))
+        };
+        let asked = Instant::now();
+        while lags() != (0, 0) && asked.elapsed() < FOLLOWERS_WAIT {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        let (feed, index) = lags();
         let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
-        let matched = self.deliveries.metrics().matched;
-        StoreView::of(
-            self.store.health(),
-            Lags {
-                index_bytes: self.index_files.iter().map(bytes).sum(),
-                feed: self.positions_behind(matched),
-                index: self.positions_behind(self.documents.finder.position()),
-            },
-        )
+        let lags = Lags {
+            index_bytes: self.index_files.iter().map(bytes).sum(),
+            feed,
+            index,
+        };
+        StoreView::of(self.store.health(), lags)
     }
 
     /// Whether operators may let actors crash.

@@ -35,6 +35,7 @@ mod document_shares;
 mod document_slow_merge;
 mod document_versions;
 mod documents;
+mod drills;
 mod errors;
 mod events;
 mod hostile;

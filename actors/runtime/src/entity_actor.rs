@@ -401,7 +401,11 @@ impl<E: Entity> EntityActor<E> {
     }
 
     /// Records how long a sampled request's phase took; the next one begins.
-    fn end_phase<R>(&self, responder: &mut Responder<E, R>, of: impl Fn(&Metrics) -> &Histogram) {
+    fn end_phase<R: Send + 'static>(
+        &self,
+        responder: &mut Responder<E, R>,
+        of: impl Fn(&Metrics) -> &Histogram,
+    ) {
         if let Some(begun) = responder.sample {
             let now = Instant::now();
             let took = now.saturating_duration_since(begun);

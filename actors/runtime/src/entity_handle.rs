@@ -45,6 +45,8 @@ pub(super) struct EntityHandle<E: Entity> {
     restarting: AtomicBool,
     /// Whether a quarantine has stopped its actor.
     stopped: AtomicBool,
+    /// Whether a supervisor is there that records a crash.
+    supervised: AtomicBool,
     /// How often it was restarted, for whatever cause.
     restarts: AtomicU64,
     history: Mutex<Option<Box<CrashHistory>>>,
@@ -56,7 +58,12 @@ struct CrashHistory {
     /// The crashes within the policy's window, in milliseconds of the runtime's clock.
     crashes_ms: Vec<u64>,
     last: Option<Failure>,
+    /// The answers that wait for a crash to be recorded.
+    answers: Vec<DeferredAnswer>,
 }
+
+/// The answer to a command that crashed, with the permit that it returns.
+type DeferredAnswer = Box<dyn FnOnce() + Send>;
 
 /// Whether an entity takes commands. Times are milliseconds of the runtime's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +134,7 @@ impl<E: Entity> EntityHandle<E> {
             drill: AtomicBool::new(false),
             restarting: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            supervised: AtomicBool::new(false),
             restarts: AtomicU64::new(0),
             history: Mutex::new(None),
         }
@@ -215,6 +223,35 @@ impl<E: Entity> EntityHandle<E> {
                 Duration::from_millis(until_ms.saturating_sub(self.registry.now_ms())),
             ),
             CircuitState::Closed | CircuitState::BackingOff { .. } => (Cause::BackingOff, SOON),
+        }
+    }
+
+    /// Notes whether a supervisor is there that records a crash.
+    pub(super) fn set_supervised(&self, supervised: bool) {
+        self.supervised.store(supervised, Ordering::Release);
+    }
+
+    /// Delivers an answer once the crash that its command is in has been recorded; at once where
+    /// nobody is left who would record it.
+    pub(super) fn when_crash_is_recorded(&self, answer: DeferredAnswer) {
+        if self.supervised.load(Ordering::Acquire) {
+            let mut history = self.history.lock();
+            history.get_or_insert_default().answers.push(answer);
+        } else {
+            answer();
+        }
+    }
+
+    /// Delivers the answers that waited for the crash to be recorded.
+    pub(super) fn answer_crashed(&self) {
+        let mut history = self.history.lock();
+        let answers = history
+            .as_mut()
+            .map(|history| std::mem::take(&mut history.answers));
+        // A permit that is returned may ask for the history.
+        drop(history);
+        for answer in answers.unwrap_or_default() {
+            answer();
         }
     }
 

@@ -8,7 +8,7 @@ use super::metrics::{Restart, count};
 use super::request::{Phase, Responder};
 
 /// What waits for one commit. If the journal drops it, the outcome counts as unknown.
-pub(super) struct PendingCommit<E: Entity, R> {
+pub(super) struct PendingCommit<E: Entity, R: Send + 'static> {
     responder: Option<Responder<E, R>>,
     incarnation: Incarnation,
     applied: Applied,
@@ -23,7 +23,7 @@ pub(super) enum Applied {
     NotYet,
 }
 
-impl<E: Entity, R> PendingCommit<E, R> {
+impl<E: Entity, R: Send + 'static> PendingCommit<E, R> {
     /// Counts a commit of this incarnation as pending. `revision` is the one that it makes durable.
     pub(super) fn begin(
         mut responder: Responder<E, R>,
@@ -111,7 +111,7 @@ impl<E: Entity, R> PendingCommit<E, R> {
     }
 }
 
-impl<E: Entity, R> Drop for PendingCommit<E, R> {
+impl<E: Entity, R: Send + 'static> Drop for PendingCommit<E, R> {
     fn drop(&mut self) {
         if let Some(responder) = self.responder.take() {
             let answer = self.failed(&responder, CommitFailure::Unknown);

@@ -47,7 +47,7 @@ pub(super) fn request_channel<E: Entity, C: Command<E>>(
 /// The duty to answer one caller, with the mailbox permit that the request holds until then.
 ///
 /// Dropped without an answer, it sends the one that fits its phase.
-pub(super) struct Responder<E: Entity, R> {
+pub(super) struct Responder<E: Entity, R: Send + 'static> {
     caller: Option<oneshot::Sender<Answer<E, R>>>,
     state: Arc<RequestState>,
     /// Which answer is right if it is dropped.
@@ -68,7 +68,7 @@ pub(super) enum Phase {
     Barrier,
 }
 
-impl<E: Entity, R> Responder<E, R> {
+impl<E: Entity, R: Send + 'static> Responder<E, R> {
     /// Starts the command; false when the caller has left.
     pub(super) fn start(&self) -> bool {
         self.state.leave_queue(STARTED)
@@ -100,18 +100,29 @@ impl<E: Entity, R> Responder<E, R> {
     }
 
     fn send(&mut self, answer: Answer<E, R>) {
-        if let (Err(AskError::Unavailable { cause, .. }), Some(permit)) = (&answer, &self.permit) {
+        let permit = self.permit.take();
+        if let (Err(AskError::Unavailable { cause, .. }), Some(permit)) = (&answer, &permit) {
             permit.handle().registry.metrics.refused(*cause);
         }
-        drop(self.permit.take());
-        if let Some(caller) = self.caller.take() {
+        let caller = self.caller.take();
+        // Who is told of a crash finds it recorded.
+        let recording = std::thread::panicking()
+            .then_some(permit.as_ref())
+            .flatten();
+        let recording = recording.map(|permit| Arc::clone(permit.handle()));
+        let deliver = move || {
+            drop(permit);
             // A caller that has left needs no answer.
-            drop(caller.send(answer));
+            drop(caller.map(|caller| caller.send(answer)));
+        };
+        match recording {
+            Some(handle) => handle.when_crash_is_recorded(Box::new(deliver)),
+            None => deliver(),
         }
     }
 }
 
-impl<E: Entity, R> Drop for Responder<E, R> {
+impl<E: Entity, R: Send + 'static> Drop for Responder<E, R> {
     fn drop(&mut self) {
         if self.caller.is_none() {
             return;

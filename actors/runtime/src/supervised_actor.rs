@@ -30,6 +30,7 @@ impl<E: Entity> SupervisedActor<E> {
         handle: Arc<EntityHandle<E>>,
         mailbox: AddressReceiver<EntityActor<E>>,
     ) -> Self {
+        handle.set_supervised(true);
         let actor =
             Context::with_receiver(mailbox).into_future(EntityActor::new(Arc::clone(&handle)));
         Self { actor, handle }
@@ -50,6 +51,7 @@ impl<E: Entity> SupervisedActor<E> {
             // Otherwise actix would run the broken actor once more when it is dropped.
             self.actor.ctx().terminate();
         }
+        self.handle.answer_crashed();
         restarted
     }
 }
@@ -77,6 +79,8 @@ impl<E: Entity> Drop for SupervisedActor<E> {
     fn drop(&mut self) {
         // The thread ends: actix must not poll the actor once more.
         self.actor.ctx().terminate();
+        self.handle.set_supervised(false);
+        self.handle.answer_crashed();
     }
 }
 

@@ -24,7 +24,7 @@ use crate::name_resolver::{NameResolver, RESOLVERS_MAX};
 
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 4_096;
-/// Connections to one host that are kept for the next parcel …
+/// Connections to one host that are kept for the next request …
 const IDLE_PER_HOST_MAX: usize = 4;
 /// … and how long. Receivers close theirs after 60 seconds and more.
 const IDLE: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ tokio::task_local! {
     static ACCOUNT: u32;
 }
 
-/// Brings parcels over HTTP, on a thread of its own: a slow handshake keeps no actor waiting.
+/// Brings requests over HTTP, on a thread of its own: a slow handshake keeps no actor waiting.
 pub(crate) struct HttpCourier {
     client: Client,
     runtime: Handle,
@@ -64,7 +64,7 @@ pub enum CourierError {
 }
 
 impl HttpCourier {
-    /// Gives each parcel so long, and sends to private addresses and without encryption only if
+    /// Gives each request so long, and sends to private addresses and without encryption only if
     /// that is allowed.
     pub(crate) fn start(timeout: Duration, targets: PrivateTargets) -> Result<Self, CourierError> {
         let mut runtime = Builder::new_current_thread();
@@ -130,18 +130,18 @@ impl HttpCourier {
 }
 
 impl Courier for HttpCourier {
-    fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>> {
+    fn post(&self, request: OutboundRequest) -> Later<Result<Reply, Lost>> {
         // An address in the URL itself is never resolved, so it is judged here.
-        let judged = match target::check(&parcel.url, self.targets) {
+        let judged = match target::check(&request.url, self.targets) {
             Ok(_) => Ok(()),
             Err(TargetError::Special(address)) => Err(Lost::Refused(address)),
             Err(error) => Err(Lost::Broken(format!("the URL {error}"))),
         };
         let (client, deadline) = (self.client.clone(), Instant::now() + self.timeout);
-        let account = parcel.account;
+        let account = request.account;
         let sending = judged.map(|()| {
             self.runtime
-                .spawn(ACCOUNT.scope(account, send(client, parcel, deadline)))
+                .spawn(ACCOUNT.scope(account, send(client, request, deadline)))
         });
         Box::pin(async move {
             let gone = |error: JoinError| {
@@ -174,13 +174,13 @@ pub(crate) fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-async fn send(client: Client, parcel: OutboundRequest, deadline: Instant) -> Result<Reply, Lost> {
+async fn send(client: Client, request: OutboundRequest, deadline: Instant) -> Result<Reply, Lost> {
     let OutboundRequest {
         account: _,
         url,
         headers,
         body,
-    } = parcel;
+    } = request;
     let request = headers
         .into_iter()
         .fold(client.post(url).body(body), |request, (name, value)| {

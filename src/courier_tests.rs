@@ -28,7 +28,7 @@ fn receiving(then: impl Fn(TcpStream) + Send + 'static) -> (u16, mpsc::Receiver<
             let mut stream = stream.unwrap();
             let mut head = Vec::new();
             let mut piece = [0; 1_024];
-            // The parcels of these tests end with a brace.
+            // The requests of these tests end with a brace.
             while head.last() != Some(&b'}') {
                 let read = stream.read(&mut piece).unwrap();
                 head.extend(piece.iter().take(read));
@@ -43,7 +43,7 @@ fn receiving(then: impl Fn(TcpStream) + Send + 'static) -> (u16, mpsc::Receiver<
     (port, came)
 }
 
-fn parcel(url: String) -> OutboundRequest {
+fn request(url: String) -> OutboundRequest {
     OutboundRequest {
         account: 1,
         url,
@@ -55,7 +55,7 @@ fn parcel(url: String) -> OutboundRequest {
 async fn post(timeout_ms: u64, targets: PrivateTargets, url: String) -> Result<Reply, Lost> {
     HttpCourier::start(Duration::from_millis(timeout_ms), targets)
         .unwrap()
-        .post(parcel(url))
+        .post(request(url))
         .await
 }
 

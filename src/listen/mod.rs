@@ -12,6 +12,7 @@ use colloquy_actors::webhook::signature::{self, Signing};
 use colloquy_actors::webhook::target::{self, PrivateTargets, TargetError};
 use colloquy_actors::webhook::{Courier, OutboundRequest, attempt_of};
 use colloquy_model::attempt::Attempt;
+use colloquy_model::endpoint::SigningSecret;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::EventId;
 use colloquy_model::time::Timestamp;
@@ -134,7 +135,10 @@ pub fn listen(options: Listen) -> Result<(), ListenError> {
         events,
         client,
         courier,
-        secrets: [(secret, None)],
+        secrets: [SigningSecret {
+            text: secret,
+            ends_at: None,
+        }],
         place: None,
         connected: false,
     };
@@ -169,7 +173,7 @@ struct Listener {
     events: Url,
     client: Client,
     courier: HttpCourier,
-    secrets: [(String, Option<i64>); 1],
+    secrets: [SigningSecret; 1],
     /// Behind which event to go on.
     place: Option<String>,
     /// Whether there ever was a stream.
@@ -306,14 +310,14 @@ impl Listener {
             attempt: 1,
         };
         let headers = signature::headers(signing);
-        let parcel = OutboundRequest {
+        let request = OutboundRequest {
             account: NO_ACCOUNT,
             url: self.options.forward_to.clone(),
             headers,
             body,
         };
         let started = Instant::now();
-        let came = self.courier.post(parcel).await;
+        let came = self.courier.post(request).await;
         let Attempt {
             status,
             duration_ms,

@@ -1,5 +1,7 @@
 //! An endpoint as deliveries see it: where to, what it wants, what it is signed with.
 
+use std::fmt;
+
 use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority};
 use crate::event::Event;
@@ -19,8 +21,33 @@ pub struct Endpoint {
     pub wants: Wants,
     /// Whether it gets any events; one that is disabled keeps its settings.
     pub enabled: bool,
-    /// What signs, newest first, each with the instant in Unix milliseconds at which it ends.
-    pub secrets: Vec<(String, Option<i64>)>,
+    /// What signs, newest first.
+    pub secrets: Vec<SigningSecret>,
+}
+
+/// A secret that signs deliveries.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningSecret {
+    /// Its whole text, `whsec_` included.
+    pub text: String,
+    /// The instant in Unix milliseconds at which it ends; none while it is the newest.
+    pub ends_at: Option<i64>,
+}
+
+impl SigningSecret {
+    /// Whether it signs at this instant, in Unix milliseconds.
+    #[must_use]
+    pub fn signs_at(&self, now_ms: i64) -> bool {
+        self.ends_at.is_none_or(|ends_at| now_ms < ends_at)
+    }
+}
+
+impl fmt::Debug for SigningSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningSecret")
+            .field("ends_at", &self.ends_at)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Which events an endpoint wants: of one of the kinds, and with one of the values of each property

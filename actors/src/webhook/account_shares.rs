@@ -39,7 +39,7 @@ impl AccountShares {
         in_flight < self.in_flight_max || endpoint_in_flight == 0
     }
 
-    /// An attempt begins.
+    /// An attempt begins, and takes a place.
     pub(super) fn take_place(&mut self, account: u32) {
         self.shares.entry(account).or_default().in_flight += 1;
     }

@@ -8,7 +8,7 @@ use super::target::PrivateTargets;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::time::Timestamp;
 
-/// What is set before anything starts.
+/// How webhooks are delivered, as config.toml sets it.
 #[derive(Debug, Clone)]
 pub struct WebhookSettings {
     /// Whether endpoints may be at special-purpose addresses, and take `http`.

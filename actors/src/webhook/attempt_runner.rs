@@ -22,15 +22,15 @@ use colloquy_model::time::Timestamp;
 /// A courier that does not come back is not waited for: its own time, and this.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// An attempt that is over.
+/// An attempt that is over, and how it ended.
 pub(super) struct EndedAttempt {
     pub(super) attempt: PendingAttempt,
     pub(super) end: AttemptEnd,
 }
 
-/// How an attempt ended.
+/// How an attempt ended, before it is judged.
 pub(super) enum AttemptEnd {
-    /// It was made.
+    /// It was made, and answered or not.
     Made(Made),
     /// It was not: the event is not stored any more, or can't be read.
     EventGone,
@@ -41,7 +41,7 @@ pub(super) enum AttemptEnd {
 /// What follows from how an attempt ended.
 #[derive(Debug)]
 pub(super) enum Conclusion {
-    /// The receiver was asked.
+    /// The receiver was asked, and this follows.
     Judged {
         verdict: Verdict,
         /// What the delivery's log gets.
@@ -191,7 +191,7 @@ impl SignedRequest {
         }
     }
 
-    /// Sends it once.
+    /// Sends it once, and waits at most so long.
     async fn post(self, courier: &dyn Courier, timeout: Duration) -> Made {
         let reply = tokio::time::timeout(timeout, courier.post(self.request))
             .await

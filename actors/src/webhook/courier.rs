@@ -1,4 +1,4 @@
-//! How a delivery leaves the house. The actors name no HTTP crate: the edge brings the courier.
+//! How a delivery leaves the server. The actors name no HTTP crate: the edge brings the courier.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use bytes::Bytes;
 
 use crate::store::Later;
 
-/// One POST.
+/// One POST to a receiver, as it is to be sent.
 #[derive(Debug)]
 pub struct OutboundRequest {
-    /// For which account, by its number: what a parcel holds up while it is under way is the
-    /// account's share.
+    /// The number of the account for which it is sent: what it holds up while it is under way counts
+    /// against the account's share.
     pub account: u32,
-    /// Where to.
+    /// The URL that it is sent to.
     pub url: String,
-    /// What goes with it, by name.
+    /// The headers that go with it, each a name and its value.
     pub headers: Vec<(&'static str, String)>,
     /// What is sent, byte for byte.
     pub body: Bytes,
@@ -24,7 +24,7 @@ pub struct OutboundRequest {
 /// What the receiver answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The status.
+    /// The status code, whatever it is.
     pub status: u16,
     /// How long it wants to be left alone.
     pub retry_after: Option<Duration>,
@@ -32,10 +32,10 @@ pub struct Reply {
     pub answer: String,
 }
 
-/// Why there is no answer.
+/// Why a request has got no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// Not in time.
+    /// It did not come in time.
     #[error("no answer in time")]
     TimedOut,
     /// The name resolves to an address to which nothing is sent.
@@ -46,9 +46,9 @@ pub enum Lost {
     Broken(String),
 }
 
-/// Brings parcels to receivers: follows no redirect, believes no proxy of the environment, and
+/// Brings requests to receivers: follows no redirect, believes no proxy of the environment, and
 /// connects to no special-purpose address unless the settings allow it.
 pub trait Courier: Send + Sync + 'static {
     /// Sends it once, and waits at most as long as the settings say.
-    fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>>;
+    fn post(&self, request: OutboundRequest) -> Later<Result<Reply, Lost>>;
 }

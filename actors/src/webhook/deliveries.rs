@@ -18,7 +18,8 @@ use super::dispatcher::Dispatcher;
 use super::dispatcher_messages::{Dependencies, Drain, Message};
 use super::endpoint_health::{HealthPage, StoredHealth, disabled_reason, health_view};
 use super::messages::{
-    Asker, DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayAsk, ReplayView, Retry,
+    DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayRequest, ReplayView, Requester,
+    Retry,
 };
 use super::webhook_filter::EventKindNames;
 use crate::accounts::Identity;
@@ -46,9 +47,9 @@ const WAITED_FOR: f64 = 0.8;
 /// Which deliveries of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryList {
-    /// In this state.
+    /// Only those in this state.
     pub status: Option<DeliveryState>,
-    /// Of this kind of event.
+    /// Only those of this kind of event.
     pub event: Option<EventKind>,
     /// The part of the list that is wanted.
     pub paging: Paging,
@@ -70,7 +71,7 @@ pub struct ReplayEvents {
     pub events: Option<EventKindNames>,
 }
 
-/// All deliveries.
+/// The way into the deliveries of all endpoints, and to the dispatcher.
 pub struct Deliveries {
     store: Arc<dyn Store>,
     identity: Arc<Identity>,
@@ -93,7 +94,7 @@ pub(crate) struct DeliveryDependencies {
 }
 
 impl Deliveries {
-    /// Starts whoever delivers, on a thread of its own.
+    /// Starts the dispatcher, on a thread of its own.
     ///
     /// # Errors
     /// The system starts no further thread.
@@ -212,13 +213,16 @@ impl Deliveries {
         reservation: Option<Reservation>,
     ) -> Result<Answer, DeliveryError> {
         let (reply, answer) = oneshot::channel();
-        let asker = Asker {
+        let requester = Requester {
             webhook,
             caller,
             reservation,
             reply,
         };
-        self.tell(Message::Retry(Box::new(Retry { asker, delivery })));
+        self.tell(Message::Retry(Box::new(Retry {
+            requester,
+            delivery,
+        })));
         answered(answer).await
     }
 
@@ -254,14 +258,14 @@ impl Deliveries {
             events,
         };
         let (reply, answer) = oneshot::channel();
-        let asker = Asker {
+        let requester = Requester {
             webhook,
             caller,
             reservation,
             reply,
         };
-        self.tell(Message::Replay(Box::new(ReplayAsk {
-            asker,
+        self.tell(Message::Replay(Box::new(ReplayRequest {
+            requester,
             since,
             until,
             kinds,
@@ -329,7 +333,7 @@ impl Deliveries {
         }
     }
 
-    /// What deliveries come to.
+    /// What deliveries have come to since the start.
     pub(crate) fn metrics(&self) -> DeliveryMetrics {
         self.counters.read()
     }

@@ -28,7 +28,7 @@ impl DeliveryCounters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads them all.
+    /// Reads all of them, one after the other.
     pub(super) fn read(&self) -> DeliveryMetrics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         DeliveryMetrics {

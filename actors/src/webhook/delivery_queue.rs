@@ -31,7 +31,7 @@ const EVENT_BYTES_MAX: usize = 64 << 20;
 pub(super) enum Verdict {
     /// The receiver has taken it.
     Delivered,
-    /// It is given up.
+    /// It is given up for good.
     Failed,
     /// It is tried again at this instant, in Unix milliseconds.
     Later(i64),
@@ -49,9 +49,9 @@ pub(super) enum Keep {
 /// Attempts that may be under way at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlightLimits {
-    /// To one endpoint.
+    /// Those to one endpoint.
     pub(super) per_endpoint: usize,
-    /// To all endpoints of an account; but each endpoint may always have one.
+    /// Those to all endpoints of an account; but each endpoint may always have one.
     pub(super) per_account: usize,
 }
 
@@ -109,12 +109,12 @@ impl DeliveryQueue {
         self.dirty.insert(stored.endpoint);
     }
 
-    /// An endpoint's queue.
+    /// One endpoint's queue, while it gets deliveries.
     pub(super) fn endpoint(&self, endpoint: u64) -> Option<&EndpointQueue> {
         self.endpoints.get(&endpoint)
     }
 
-    /// All queues.
+    /// The queues of all endpoints.
     pub(super) fn endpoints(&self) -> impl Iterator<Item = &EndpointQueue> {
         self.endpoints.values()
     }
@@ -168,12 +168,12 @@ impl DeliveryQueue {
         self.slice.set_matched(matched);
     }
 
-    /// What becomes of a replay.
+    /// Has the next slice tell what becomes of a replay.
     pub(super) fn change_replay(&mut self, change: ReplayChange) {
         self.slice.change_replay(change);
     }
 
-    /// An answer that is kept.
+    /// Has the next slice keep an answer under its key.
     pub(super) fn keep_answer(&mut self, answer: Commit) {
         self.slice.keep_answer(answer);
     }
@@ -413,7 +413,7 @@ impl DeliveryQueue {
         self.slice.take(now, keep_from)
     }
 
-    /// The slice is written.
+    /// The slice that was taken is written: queues go on.
     pub(super) fn slice_written(&mut self) {
         let Some(slice) = self.slice.written() else {
             return;

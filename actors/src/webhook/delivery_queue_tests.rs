@@ -200,7 +200,7 @@ struct Life {
     store: Model,
     writing: Option<Box<DeliverySlice>>,
     refills: Vec<(Refill, DueLanes)>,
-    flying: Vec<PendingAttempt>,
+    in_flight: Vec<PendingAttempt>,
     now: i64,
     /// Everything that was committed: (position, entity).
     log: Vec<(Position, u64)>,
@@ -222,7 +222,7 @@ impl Life {
             store: Model::default(),
             writing: None,
             refills: Vec::new(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             now: 1,
             log: Vec::new(),
             matched: Position::ZERO,
@@ -256,13 +256,13 @@ impl Life {
 
     fn go_on(&mut self) {
         let DueWork { attempts, refills } = self.queue.take_due(self.now);
-        for shipment in attempts {
+        for attempt in attempts {
             // In order: everything before it of its conversation is delivered or given up.
-            let entity = shipment.key.entity;
+            let entity = attempt.key.entity;
             for (position, _) in self
                 .log
                 .iter()
-                .filter(|(at, of)| *of == entity && *at < shipment.position)
+                .filter(|(at, of)| *of == entity && *at < attempt.position)
             {
                 let taken = self
                     .taken
@@ -270,13 +270,17 @@ impl Life {
                     .is_some_and(|taken| taken.contains(position));
                 assert!(
                     taken || self.given_up.contains(position),
-                    "{position} before {shipment:?}"
+                    "{position} before {attempt:?}"
                 );
             }
-            assert!(!self.flying.iter().any(
-                |flying| flying.key == shipment.key && flying.generation == shipment.generation
-            ));
-            self.flying.push(shipment);
+            assert!(
+                !self
+                    .in_flight
+                    .iter()
+                    .any(|in_flight| in_flight.key == attempt.key
+                        && in_flight.generation == attempt.generation)
+            );
+            self.in_flight.push(attempt);
             self.sent += 1;
         }
         // The store answers as it is now; the answer comes later.
@@ -292,23 +296,23 @@ impl Life {
     }
 
     fn land(&mut self, well: bool) {
-        if self.flying.is_empty() {
+        if self.in_flight.is_empty() {
             return;
         }
-        let shipment = self.flying.remove(self.sent % self.flying.len());
+        let attempt = self.in_flight.remove(self.sent % self.in_flight.len());
         let verdict = match well {
             true => Verdict::Delivered,
-            false if shipment.attempt >= ATTEMPTS_MAX => Verdict::Failed,
+            false if attempt.attempt >= ATTEMPTS_MAX => Verdict::Failed,
             false => Verdict::Later(self.now + self.retry_ms),
         };
         if well || verdict == Verdict::Failed {
             self.taken
-                .entry(shipment.key.entity)
+                .entry(attempt.key.entity)
                 .or_default()
-                .push(shipment.position);
+                .push(attempt.position);
         }
         self.queue
-            .attempt_ended(&shipment, verdict, Vec::new(), self.now);
+            .attempt_ended(&attempt, verdict, Vec::new(), self.now);
     }
 
     fn flush(&mut self) {
@@ -345,7 +349,7 @@ impl Life {
             .max(self.store.given_up);
         self.queue = DeliveryQueue::new(last, LIMITS);
         self.queue.open(stored(self.store.waiting().count() as u64));
-        (self.refills, self.flying) = (Vec::new(), Vec::new());
+        (self.refills, self.in_flight) = (Vec::new(), Vec::new());
         self.matched = self.store.matched;
         self.match_on();
     }
@@ -431,7 +435,7 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
         for step in [Step::Flush, Step::Written, Step::Refill, Step::Wait(200)] {
             life.take(&step);
         }
-        if life.flying.iter().any(|shipment| shipment.key.entity == 7) {
+        if life.in_flight.iter().any(|attempt| attempt.key.entity == 7) {
             return;
         }
         life.take(&Step::Land(vec![false]));
@@ -483,19 +487,19 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
         "another account's are its own"
     );
     // Places that are left go to whoever has waited, and never to more than there are.
-    let mut flying: VecDeque<PendingAttempt> = first.into();
+    let mut in_flight: VecDeque<PendingAttempt> = first.into();
     for now in 1..=32 {
-        let landed = flying
+        let ended = in_flight
             .iter()
-            .position(|shipment| shipment.account == 1)
+            .position(|attempt| attempt.account == 1)
             .unwrap();
         queue.attempt_ended(
-            &flying.remove(landed).unwrap(),
+            &in_flight.remove(ended).unwrap(),
             Verdict::Delivered,
             Vec::new(),
             now,
         );
-        flying.extend(queue.take_due(now).attempts);
+        in_flight.extend(queue.take_due(now).attempts);
         let [one, two, three, four, _] = under_way(&queue)[..] else {
             panic!("five endpoints")
         };
@@ -504,9 +508,9 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
             "{one} {two} {three} {four}"
         );
     }
-    while let Some(shipment) = flying.pop_front() {
-        queue.attempt_ended(&shipment, Verdict::Delivered, Vec::new(), 100);
-        flying.extend(queue.take_due(100).attempts);
+    while let Some(attempt) = in_flight.pop_front() {
+        queue.attempt_ended(&attempt, Verdict::Delivered, Vec::new(), 100);
+        in_flight.extend(queue.take_due(100).attempts);
     }
     assert!(
         queue

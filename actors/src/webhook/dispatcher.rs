@@ -42,7 +42,7 @@ enum Phase {
     Draining(Drain),
 }
 
-/// The actor that delivers.
+/// The actor that delivers: its parts, each of which owns what it needs.
 pub(super) struct Dispatcher {
     pub(super) dependencies: Dependencies,
     phase: Phase,

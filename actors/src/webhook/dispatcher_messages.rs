@@ -12,7 +12,7 @@ use super::delivery_metrics::DeliveryCounters;
 use super::disabling::{DisableEndpoint, Disabler, Disabling};
 use super::endpoint_queue::Refill;
 use super::feed_reading::FeedNews;
-use super::messages::{AllHealth, ReplayAsk, Retry};
+use super::messages::{AllHealth, ReplayRequest, Retry};
 use super::opening::Opened;
 use super::replays::{ReplayPage, ReplayStart};
 use crate::feed::Feed;
@@ -34,7 +34,7 @@ pub(super) enum Message {
     /// Answers when all that was committed up to now is matched and written.
     Reach(oneshot::Sender<()>),
     Retry(Box<Retry>),
-    Replay(Box<ReplayAsk>),
+    Replay(Box<ReplayRequest>),
     Health(oneshot::Sender<AllHealth>),
     Drain(Drain),
 
@@ -62,7 +62,7 @@ pub(super) enum Message {
 /// Takes nothing more; ends when nothing is under way and all is written, or the time is over.
 pub(super) struct Drain {
     pub(super) until: Instant,
-    /// Told when it has ended.
+    /// Told when the dispatcher has ended.
     pub(super) done: oneshot::Sender<()>,
 }
 

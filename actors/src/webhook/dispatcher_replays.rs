@@ -5,15 +5,15 @@ use std::sync::Arc;
 use super::delivery_queue::{Keep, Matching};
 use super::dispatcher::{Dispatcher, now_ms};
 use super::dispatcher_messages::Message;
-use super::messages::{DeliveryError, ReplayAsk};
+use super::messages::{DeliveryError, ReplayRequest};
 use super::replays::{ReplayPage, ReplayStart};
 use colloquy_runtime::{Context, LoadError};
 
 impl Dispatcher {
     /// Looks where a replay begins; it is refused where the endpoint gets nothing.
-    pub(super) fn find_replay(&mut self, ask: Box<ReplayAsk>, context: &mut Context<Message>) {
+    pub(super) fn find_replay(&mut self, ask: Box<ReplayRequest>, context: &mut Context<Message>) {
         if let Some(refusal) = self.replay_refusal(&ask) {
-            return ask.asker.refuse(refusal);
+            return ask.requester.refuse(refusal);
         }
         let last = self.follower.last_position();
         let start = self.replays.prepare(ask, last, now_ms());
@@ -21,8 +21,8 @@ impl Dispatcher {
         context.spawn(async move { Message::ReplayFound(Box::new(start.find(store).await)) });
     }
 
-    fn replay_refusal(&self, ask: &ReplayAsk) -> Option<DeliveryError> {
-        let endpoint = self.endpoints.named_by(&ask.asker);
+    fn replay_refusal(&self, ask: &ReplayRequest) -> Option<DeliveryError> {
+        let endpoint = self.endpoints.named_by(&ask.requester);
         let most = self.dependencies.settings.replays_max;
         self.replays.refusal(endpoint.map(Arc::as_ref), most)
     }
@@ -32,14 +32,16 @@ impl Dispatcher {
         let ReplayStart { ask, replay } = start;
         // Others may have begun meanwhile, or somebody may have disabled the endpoint.
         let replay = match (replay, self.replay_refusal(&ask)) {
-            (_, Some(refusal)) => return ask.asker.refuse(refusal),
-            (Err(error), None) => return ask.asker.refuse(LoadError::from(error).into()),
+            (_, Some(refusal)) => return ask.requester.refuse(refusal),
+            (Err(error), None) => return ask.requester.refuse(LoadError::from(error).into()),
             (Ok(replay), None) => replay,
         };
         let change = self.replays.begin(replay);
         self.queue.change_replay(change);
-        let ReplayAsk { asker, view, .. } = *ask;
-        self.answer_when_written(asker.answer(&view, now_ms()), context);
+        let ReplayRequest {
+            requester, view, ..
+        } = *ask;
+        self.answer_when_written(requester.answer(&view, now_ms()), context);
     }
     /// Has replays read on that need more deliveries.
     pub(super) fn read_replays(&mut self, context: &mut Context<Message>) {

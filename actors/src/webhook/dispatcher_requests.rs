@@ -58,7 +58,7 @@ impl Dispatcher {
             PendingRequest::Answer { reply, answer } => drop(reply.send(Ok(answer))),
             PendingRequest::Replay(ask) => self.find_replay(ask, context),
             PendingRequest::Retry(retry) => {
-                let endpoint = retry.asker.webhook.number();
+                let endpoint = retry.requester.webhook.number();
                 let number = retry.delivery.row();
                 let found = self.dependencies.store.delivery(endpoint, number);
                 context.spawn(async move {
@@ -72,26 +72,26 @@ impl Dispatcher {
     /// Sends a delivery again, which the store has shown.
     pub(super) fn send_again(&mut self, read: RetryRead, context: &mut Context<Message>) {
         let RetryRead { retry, found } = read;
-        let found = match (found, self.endpoints.named_by(&retry.asker)) {
-            (Err(error), _) => return retry.asker.refuse(LoadError::from(error).into()),
+        let found = match (found, self.endpoints.named_by(&retry.requester)) {
+            (Err(error), _) => return retry.requester.refuse(LoadError::from(error).into()),
             (Ok(Some(found)), Some(endpoint)) if found.id() == retry.delivery => {
                 if !endpoint.enabled {
-                    return retry.asker.refuse(DeliveryError::Disabled);
+                    return retry.requester.refuse(DeliveryError::Disabled);
                 }
                 found
             }
-            (Ok(_), _) => return retry.asker.refuse(DeliveryError::NotFound),
+            (Ok(_), _) => return retry.requester.refuse(DeliveryError::NotFound),
         };
         if self.queue.is_unwritten(found.number) {
             // It has moved on since it was read.
             self.pass_when_written(PendingRequest::Retry(retry), context);
             return;
         }
-        let Retry { asker, .. } = *retry;
+        let Retry { requester, .. } = *retry;
         let now = now_ms();
-        let found = self.retried(asker.webhook.number(), found, now);
-        let view = DeliveryView::new(asker.webhook, &found);
-        self.answer_when_written(asker.answer(&view, now), context);
+        let found = self.retried(requester.webhook.number(), found, now);
+        let view = DeliveryView::new(requester.webhook, &found);
+        self.answer_when_written(requester.answer(&view, now), context);
     }
 
     /// Has the queue send a delivery now; gives it as it is then.

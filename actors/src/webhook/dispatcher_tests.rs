@@ -1,4 +1,4 @@
-//! Whoever delivers, over the embedded store, with a courier that stands in for the network.
+//! The dispatcher, over the embedded store, with a courier that stands in for the network.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -46,9 +46,9 @@ struct Scripted {
 const PANIC: u16 = 0;
 
 impl Courier for Scripted {
-    fn post(&self, parcel: OutboundRequest) -> Later<Result<Reply, Lost>> {
+    fn post(&self, request: OutboundRequest) -> Later<Result<Reply, Lost>> {
         let status = self.script.lock().pop_front().unwrap_or(200);
-        let event: Value = serde_json::from_slice(&parcel.body).unwrap();
+        let event: Value = serde_json::from_slice(&request.body).unwrap();
         self.taken
             .lock()
             .push((status, event.get("seq").unwrap().as_u64().unwrap()));

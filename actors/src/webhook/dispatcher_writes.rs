@@ -9,7 +9,7 @@ use crate::store::{DeliverySlice, Unwritten, Written};
 use colloquy_runtime::Context;
 
 impl Dispatcher {
-    /// What there is to write.
+    /// What there is to write, and who waits for it.
     pub(super) fn pending_write(&self) -> PendingWrite {
         let changes = self.queue.unwritten();
         PendingWrite {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::messages::Asker;
+use super::messages::Requester;
 use super::restore::restore_endpoint;
 use crate::store::StoredEndpoint;
 use colloquy_model::damage::Unreadable;
@@ -24,10 +24,10 @@ impl EndpointDirectory {
 
     /// The endpoint that a caller names, if it is the one of all the identifier's bits and the
     /// caller's own.
-    pub(super) fn named_by(&self, asker: &Asker) -> Option<&Arc<Endpoint>> {
-        let endpoint = self.get(asker.webhook.number());
+    pub(super) fn named_by(&self, requester: &Requester) -> Option<&Arc<Endpoint>> {
+        let endpoint = self.get(requester.webhook.number());
         endpoint.filter(|endpoint| {
-            endpoint.id == asker.webhook && endpoint.tenant == asker.caller.tenant
+            endpoint.id == requester.webhook && endpoint.tenant == requester.caller.tenant
         })
     }
 
@@ -36,7 +36,7 @@ impl EndpointDirectory {
         self.get(number).is_some_and(|endpoint| endpoint.enabled)
     }
 
-    /// All endpoints.
+    /// All endpoints, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         self.endpoints.values()
     }
@@ -64,7 +64,7 @@ impl EndpointDirectory {
         }
     }
 
-    /// An endpoint is no more.
+    /// Forgets an endpoint that is no more.
     pub(super) fn remove(&mut self, number: u64) {
         self.endpoints.remove(&number);
     }

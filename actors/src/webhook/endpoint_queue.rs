@@ -54,7 +54,7 @@ pub(super) struct StoredQueue {
     /// The number of the account whose endpoint it is.
     pub(super) account: u32,
     pub(super) endpoint: u64,
-    /// How many deliveries wait.
+    /// How many deliveries wait in the store.
     pub(super) waiting: u64,
     /// Since when every attempt has failed, in Unix milliseconds; none where the last did not.
     pub(super) failing_since: Option<i64>,
@@ -63,7 +63,7 @@ pub(super) struct StoredQueue {
 /// Whether anything is sent to an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// What is due is sent.
+    /// What is due is sent to it.
     Active,
     /// The endpoint is disabled, or is about to be: nothing is, until its record says so.
     Paused,
@@ -83,7 +83,7 @@ impl Sending {
 /// Whether what was sent still belongs to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttemptStanding {
-    /// What became of it counts.
+    /// What became of it counts for the queue.
     Current,
     /// The queue was given up meanwhile: it leaves no trace.
     Superseded,
@@ -138,7 +138,7 @@ impl EndpointQueue {
         self.in_flight
     }
 
-    /// How the receiver answers.
+    /// How the receiver has answered so far.
     pub(super) fn health(&self) -> &ReceiverHealth {
         &self.health
     }
@@ -149,7 +149,7 @@ impl EndpointQueue {
         self.lanes.held()
     }
 
-    /// Starts or stops sending.
+    /// Starts or stops sending to the endpoint.
     pub(super) fn set_sending(&mut self, sending: Sending) {
         self.sending = sending;
     }
@@ -209,7 +209,7 @@ impl EndpointQueue {
         })
     }
 
-    /// An attempt is over.
+    /// An attempt is over: says whether it still counts.
     pub(super) fn attempt_ended(&mut self, attempt: &PendingAttempt) -> AttemptStanding {
         self.in_flight = self.in_flight.saturating_sub(1);
         if attempt.generation == self.generation {
@@ -255,13 +255,13 @@ impl EndpointQueue {
         self.lanes.retry_now(key, number)
     }
 
-    /// Time has passed.
+    /// Makes ready what is due by now.
     pub(super) fn wake(&mut self, now: i64) {
         self.lanes.wake(now);
         self.backlog.wake(now);
     }
 
-    /// When it has to be woken.
+    /// When it has to be woken next, in Unix milliseconds.
     pub(super) fn next_wake(&self, now: i64, in_flight_max: usize) -> Option<i64> {
         let next_at = self.health.next_at();
         let keeps_distance = self.has_sendable(in_flight_max) && now < next_at;

@@ -36,7 +36,7 @@ enum Progress {
         at: Position,
         page: PageRead,
     },
-    /// It takes what comes.
+    /// It reads nothing, and takes what the feed tells.
     Live,
 }
 

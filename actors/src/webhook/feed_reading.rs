@@ -23,11 +23,11 @@ pub(super) enum FeedRead {
     Subscription(Box<Subscription>),
 }
 
-/// What was read.
+/// What was read of the store, or told by the feed.
 pub(super) enum FeedNews {
     /// A page of what the store has.
     Page(Result<FeedPage, ReadError>),
-    /// What the feed told.
+    /// Items that the feed told, or its end.
     Items(FeedItems),
 }
 
@@ -43,11 +43,11 @@ pub(super) struct FeedPage {
 pub(super) enum PageEnd {
     /// It had nothing behind it when it was read.
     Last,
-    /// It may have had.
+    /// It was full: more may follow.
     MoreFollow,
 }
 
-/// Items of the feed.
+/// Items of the feed, and the subscription to wait on next.
 pub(super) struct FeedItems {
     pub(super) subscription: Box<Subscription>,
     pub(super) items: Vec<Item>,
@@ -56,7 +56,7 @@ pub(super) struct FeedItems {
 }
 
 impl FeedRead {
-    /// Waits for what there is.
+    /// Waits until there is something to match.
     pub(super) async fn run(self) -> FeedNews {
         match self {
             FeedRead::Store { store, position } => {

@@ -55,7 +55,7 @@ pub(super) enum RetryOutcome {
     Sends,
     /// Something before it in its lane waits.
     Queues,
-    /// Memory does not hold it.
+    /// Memory does not hold the delivery.
     NotHeld,
 }
 
@@ -74,9 +74,9 @@ pub(super) enum RetryOutcome {
 /// does not hold everything: the store hands it out again when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeadState {
-    /// It may be sent.
+    /// It may be sent at once.
     Ready,
-    /// It is being sent.
+    /// It is being sent: an attempt is under way.
     InFlight,
     /// It may be sent from this instant on, in Unix milliseconds.
     WaitsUntil(i64),
@@ -101,7 +101,7 @@ pub(super) struct Lanes {
     lanes: HashMap<LaneKey, Lane>,
     /// Those whose head is ready, whichever became so first in front.
     ready: VecDeque<LaneKey>,
-    /// Those whose head waits.
+    /// Those whose head waits, by the instant.
     waiting: BTreeSet<HeadDue>,
     /// Deliveries in all of them.
     held: usize,
@@ -113,7 +113,7 @@ impl Lanes {
         self.held
     }
 
-    /// How many lanes there are.
+    /// How many lanes are held.
     pub(super) fn len(&self) -> usize {
         self.lanes.len()
     }
@@ -293,7 +293,7 @@ impl Lanes {
         }
     }
 
-    /// Lets go of everything.
+    /// Lets go of all lanes and deliveries.
     pub(super) fn clear(&mut self) {
         *self = Lanes::default();
     }

@@ -17,13 +17,13 @@ use colloquy_model::position::Position;
 pub(super) struct Matcher {
     matched: Matched,
     endpoints: HashMap<u64, Arc<Endpoint>>,
-    by_scope: HashMap<Tenant, BTreeSet<u64>>,
+    by_tenant: HashMap<Tenant, BTreeSet<u64>>,
 }
 
 /// What a change of an endpoint means to its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// Nothing.
+    /// Nothing changes for them.
     No,
     /// It gets events from here on, or still does.
     Open,
@@ -63,7 +63,7 @@ impl Matcher {
     /// An endpoint as it was where the matcher begins.
     pub(super) fn begin_with(&mut self, endpoint: Arc<Endpoint>) {
         let number = endpoint.id.number();
-        self.by_scope
+        self.by_tenant
             .entry(endpoint.tenant)
             .or_default()
             .insert(number);
@@ -79,7 +79,7 @@ impl Matcher {
         self.reached(event.position.previous());
         let behind = (Bound::Excluded(self.matched.within), Bound::Unbounded);
         let candidates = self
-            .by_scope
+            .by_tenant
             .get(&event.tenant)
             .into_iter()
             .flat_map(|numbers| numbers.range(behind));
@@ -126,11 +126,11 @@ impl Matcher {
         }
         self.reached(position);
         if let Some(endpoint) = self.endpoints.remove(&number)
-            && let Some(some) = self.by_scope.get_mut(&endpoint.tenant)
+            && let Some(some) = self.by_tenant.get_mut(&endpoint.tenant)
         {
             some.remove(&number);
             if some.is_empty() {
-                self.by_scope.remove(&endpoint.tenant);
+                self.by_tenant.remove(&endpoint.tenant);
             }
         }
         true

@@ -1,4 +1,4 @@
-//! What whoever delivers may be asked, and how a delivery is shown.
+//! What the dispatcher may be asked, and how a delivery is shown.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ pub struct ReplayView {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = WebhookHealth)]
 pub struct HealthView {
-    /// Whose endpoint.
+    /// The account whose endpoint it is.
     pub account_id: AccountId,
     /// The identifier of the webhook endpoint.
     pub webhook_id: WebhookId,
@@ -162,15 +162,15 @@ impl From<LoadError> for DeliveryError {
 pub(super) type Reply = oneshot::Sender<Result<Answer, DeliveryError>>;
 
 /// Who asks for an endpoint, and who waits for the answer.
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) webhook: WebhookId,
     pub(super) caller: Caller,
     pub(super) reservation: Option<Reservation>,
     pub(super) reply: Reply,
 }
 
-impl Asker {
-    /// Nothing will come of it.
+impl Requester {
+    /// Tells the caller that nothing comes of it.
     pub(super) fn refuse(self, error: DeliveryError) {
         // Whoever asked may have left.
         let _ = self.reply.send(Err(error));
@@ -215,15 +215,15 @@ pub(super) struct AcceptedAnswer {
     pub(super) kept: Option<Commit>,
 }
 
-/// Sends a delivery again.
+/// A request to send a delivery again.
 pub(super) struct Retry {
-    pub(super) asker: Asker,
+    pub(super) requester: Requester,
     pub(super) delivery: DeliveryId,
 }
 
-/// Sends events of the past.
-pub(super) struct ReplayAsk {
-    pub(super) asker: Asker,
+/// A request to deliver events of the past again.
+pub(super) struct ReplayRequest {
+    pub(super) requester: Requester,
     pub(super) since: Option<Timestamp>,
     pub(super) until: Option<Timestamp>,
     pub(super) kinds: Vec<EventKind>,
@@ -242,5 +242,5 @@ pub(super) struct Health {
     pub(super) last_success: Option<i64>,
 }
 
-/// By endpoint.
+/// What memory knows of all endpoints, by identifier.
 pub(super) type AllHealth = BTreeMap<WebhookId, Health>;

@@ -3,7 +3,7 @@
 
 use tokio::sync::oneshot;
 
-use super::messages::{ReplayAsk, Reply, Retry};
+use super::messages::{ReplayRequest, Reply, Retry};
 use colloquy_model::answer::Answer;
 use colloquy_model::position::Position;
 
@@ -14,7 +14,7 @@ pub(super) enum PendingRequest {
     /// A delivery is to be sent again: the store has to know what became of it.
     Retry(Box<Retry>),
     /// Events of the past are to be delivered again: the endpoint may just have been made.
-    Replay(Box<ReplayAsk>),
+    Replay(Box<ReplayRequest>),
     /// An answer leaves when what it rests on is durable.
     Answer { reply: Reply, answer: Answer },
 }
@@ -31,7 +31,7 @@ struct UntilWritten {
     request: PendingRequest,
 }
 
-/// All requests that wait.
+/// All requests that wait, in the order in which they came.
 #[derive(Default)]
 pub(super) struct PendingRequests {
     until_matched: Vec<UntilMatched>,

@@ -94,7 +94,7 @@ impl ReceiverHealth {
         }
     }
 
-    /// An attempt is over.
+    /// An attempt is over, and came to this.
     pub(super) fn attempt_ends(&mut self, reception: Reception, now: i64) {
         match (reception, &mut self.state) {
             (Reception::Accepted, state) => {

@@ -17,7 +17,7 @@ use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Condition, Effect};
-use colloquy_model::endpoint::{Endpoint, Wants};
+use colloquy_model::endpoint::{Endpoint, SigningSecret, Wants};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{WebhookId, WebhookKind};
 use colloquy_model::present::present;
@@ -194,7 +194,10 @@ impl Webhook {
             secrets: self
                 .secrets
                 .iter()
-                .map(|held| (held.secret.clone(), held.until))
+                .map(|held| SigningSecret {
+                    text: held.secret.clone(),
+                    ends_at: held.until,
+                })
                 .collect(),
         }
     }

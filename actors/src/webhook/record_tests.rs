@@ -17,6 +17,7 @@ use crate::accounts::record::{Record, RecordCommand};
 use crate::idempotency::{Keys, Looked};
 use colloquy_model::caller::{Actor, Caller, Mode};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::endpoint::SigningSecret;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::key_hash;
 use colloquy_runtime::{Command, Decision, Entity};
@@ -66,6 +67,22 @@ fn put(step: Outcome<Webhook>) -> Webhook {
         | Outcome::Delete(..) => {
             panic!("nothing was put")
         }
+    }
+}
+
+/// The secret that was made last.
+fn newest(text: String) -> SigningSecret {
+    SigningSecret {
+        text,
+        ends_at: None,
+    }
+}
+
+/// A secret that signs until then.
+fn ending(text: String, ends_at: i64) -> SigningSecret {
+    SigningSecret {
+        text,
+        ends_at: Some(ends_at),
     }
 }
 
@@ -189,12 +206,12 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
     let held = |webhook: &Webhook| webhook.endpoint(id, SCOPE).secrets;
     assert_eq!(
         held(&webhook),
-        [(second.clone(), None), (first, Some(86_405_000))]
+        [newest(second.clone()), ending(first, 86_405_000)]
     );
     let (webhook, third) = rotate(&webhook, json!({"overlap_seconds": 60}), 6_000);
-    assert_eq!(held(&webhook), [(third, None), (second, Some(66_000))]);
+    assert_eq!(held(&webhook), [newest(third), ending(second, 66_000)]);
     let (webhook, fourth) = rotate(&webhook, json!({"overlap_seconds": 0}), 7_000);
-    assert_eq!(held(&webhook), [(fourth, None)]);
+    assert_eq!(held(&webhook), [newest(fourth)]);
     let request: RotateSecret = from(json!({"overlap_seconds": 31_536_001}));
     assert!(request.decide(&webhook, &context(id, 8_000)).is_err());
 }
@@ -250,7 +267,7 @@ fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
     let stored = restore_endpoint(&serde_json::to_vec(&webhook).unwrap(), id, SCOPE).unwrap();
     assert_eq!(
         (&stored, &stored.secrets),
-        (&webhook.endpoint(id, SCOPE), &vec![(secret, None)])
+        (&webhook.endpoint(id, SCOPE), &vec![newest(secret)])
     );
     let row = restore_endpoint(
         &webhook.show(&Identity::default(), Secret::Hidden),
@@ -354,7 +371,7 @@ fn a_kept_answer_has_no_secret() {
     };
     assert_eq!(
         (&endpoint.secrets, endpoint.tenant),
-        (&vec![(secret, None)], tenant)
+        (&vec![newest(secret)], tenant)
     );
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::endpoint_directory::EndpointDirectory;
-use super::messages::{DeliveryError, ReplayAsk};
+use super::messages::{DeliveryError, ReplayRequest};
 use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange};
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
@@ -18,7 +18,7 @@ use colloquy_model::position::Position;
 
 /// Deliveries of one replay that wait, about.
 const WAITING_MAX: u64 = 128;
-/// Events read at once.
+/// Events that are read of the store at once.
 const PAGE_EVENTS: u32 = 64;
 /// Instants of commits are nearly in the order of their positions: the clocks that set them are off
 /// by less than this.
@@ -60,7 +60,7 @@ enum Stage {
     DueAt(i64),
     /// Events are being read for them.
     Reading,
-    /// All are.
+    /// All deliveries are made, and some have not ended.
     Made,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct ReplayRead {
 }
 
 impl ReplayRead {
-    /// Reads the page.
+    /// Reads the page, from what retention has left.
     pub(super) async fn run(self, store: Arc<dyn EventLog>) -> ReplayPage {
         ReplayPage {
             lane: self.lane,
@@ -99,7 +99,7 @@ pub(super) struct ReplayStep {
 
 /// A replay that may begin, once its first event is found.
 pub(super) struct ReplayStart {
-    pub(super) ask: Box<ReplayAsk>,
+    pub(super) ask: Box<ReplayRequest>,
     /// With the place where it begins, once that is found.
     pub(super) replay: Result<Replay, ReadError>,
 }
@@ -162,12 +162,17 @@ impl Replays {
     }
 
     /// A replay in a lane of its own, of what happened up to this position; it does not begin yet.
-    pub(super) fn prepare(&mut self, ask: Box<ReplayAsk>, last: Position, now: i64) -> ReplayStart {
+    pub(super) fn prepare(
+        &mut self,
+        ask: Box<ReplayRequest>,
+        last: Position,
+        now: i64,
+    ) -> ReplayStart {
         self.last_lane = (self.last_lane + 1).max(now);
         let replay = Replay {
             lane: self.last_lane,
-            endpoint: ask.asker.webhook.number(),
-            tenant: ask.asker.caller.tenant,
+            endpoint: ask.requester.webhook.number(),
+            tenant: ask.requester.caller.tenant,
             next: 0,
             last,
             since: ask.since.map(|since| since.0),

@@ -9,20 +9,20 @@ use super::record::DisabledReason;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::time::Timestamp;
 
-/// What an attempt comes to.
+/// What an attempt comes to, for its delivery and for its endpoint.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) verdict: Verdict,
-    /// For the log.
+    /// What the delivery's log gets.
     pub(super) attempt: Attempt,
-    /// The endpoint is to get nothing more.
+    /// Why the endpoint is to get nothing more, where that follows.
     pub(super) disable: Option<DisabledReason>,
 }
 
 /// An attempt that has been made.
 #[derive(Debug)]
 pub(super) struct Made {
-    /// Which: 1, 2, 3 …
+    /// Which attempt it is: 1, 2, 3 …
     pub(super) attempt: u32,
     pub(super) began: Timestamp,
     pub(super) took: Duration,

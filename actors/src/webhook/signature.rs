@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use colloquy_model::endpoint::SigningSecret;
 use colloquy_model::id::EventId;
 
 /// How a secret begins; the rest is base64 of its bytes.
@@ -15,20 +16,19 @@ const SECRET_BYTES: usize = 32;
 /// What a delivery's headers are made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Signing<'a> {
-    /// What signs, each with the instant in Unix milliseconds at which it ends; those whose time is
-    /// over are left out.
-    pub secrets: &'a [(String, Option<i64>)],
+    /// What signs; secrets whose time is over are left out.
+    pub secrets: &'a [SigningSecret],
     /// The event: the same on every attempt.
     pub event: EventId,
-    /// What is sent.
+    /// What is sent, byte for byte.
     pub body: &'a [u8],
     /// When, in Unix milliseconds.
     pub now_ms: i64,
-    /// Which attempt: 1, 2, 3 …
+    /// Which attempt it is: 1, 2, 3 …
     pub attempt: u32,
 }
 
-/// A new secret.
+/// Makes a secret of random bytes, as it is shown and stored.
 #[must_use]
 pub fn new_secret() -> String {
     let mut bytes = [0; SECRET_BYTES];
@@ -50,18 +50,14 @@ pub fn headers(signing: Signing<'_>) -> Vec<(&'static str, String)> {
     let id = event.to_string();
     let mut service = format!("t={seconds}");
     let mut standard = Vec::new();
-    for (secret, _) in secrets
-        .iter()
-        .filter(|(_, until)| until.is_none_or(|until| now_ms < until))
-    {
-        service.push_str(&format!(
-            ",v1={}",
-            service_signature(secret, &seconds, body)
-        ));
-        standard.push(format!(
-            "v1,{}",
-            standard_signature(secret, [&id, &seconds], body)
-        ));
+    let signed = Signed {
+        id: &id,
+        seconds: &seconds,
+        body,
+    };
+    for secret in secrets.iter().filter(|secret| secret.signs_at(now_ms)) {
+        service.push_str(&format!(",v1={}", service_signature(&secret.text, signed)));
+        standard.push(format!("v1,{}", standard_signature(&secret.text, signed)));
     }
     vec![
         ("User-Agent", "Colloquy-Webhooks/1.0".to_owned()),
@@ -74,14 +70,26 @@ pub fn headers(signing: Signing<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// What a signature covers.
+#[derive(Debug, Clone, Copy)]
+struct Signed<'a> {
+    /// The event's identifier.
+    id: &'a str,
+    /// The Unix time, in whole seconds.
+    seconds: &'a str,
+    body: &'a [u8],
+}
+
 /// Hex of the MAC of `<t>.<body>`, keyed with the whole text of the secret.
-fn service_signature(secret: &str, seconds: &str, body: &[u8]) -> String {
-    let code = mac(secret.as_bytes(), &[seconds.as_bytes(), b".", body]);
+fn service_signature(secret: &str, signed: Signed<'_>) -> String {
+    let parts = [signed.seconds.as_bytes(), b".", signed.body];
+    let code = mac(secret.as_bytes(), &parts);
     code.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Base64 of the MAC of `<id>.<t>.<body>`, keyed with the decoded secret.
-fn standard_signature(secret: &str, [id, seconds]: [&str; 2], body: &[u8]) -> String {
+fn standard_signature(secret: &str, signed: Signed<'_>) -> String {
+    let Signed { id, seconds, body } = signed;
     let decoded = STANDARD
         .decode(secret.trim_start_matches(PREFIX))
         .unwrap_or_default();
@@ -112,8 +120,14 @@ mod tests {
     fn the_standard_webhooks_example_comes_out() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let body = br#"{"test": 2432232314}"#;
-        let signature =
-            standard_signature(secret, ["msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330"], body);
+        let signature = standard_signature(
+            secret,
+            Signed {
+                id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
+                seconds: "1614265330",
+                body,
+            },
+        );
         assert_eq!(signature, "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
@@ -132,7 +146,14 @@ mod tests {
         // python: hmac.new(b"whsec_test", b"1614265330.{}", "sha256").hexdigest()
         let expected = "5790023bd77209313f2e32e36caf5921bdd2fac398095f83dc2d2ecd5f696f50";
         assert_eq!(
-            service_signature("whsec_test", "1614265330", b"{}"),
+            service_signature(
+                "whsec_test",
+                Signed {
+                    id: "not covered",
+                    seconds: "1614265330",
+                    body: b"{}",
+                }
+            ),
             expected
         );
     }
@@ -147,7 +168,8 @@ mod tests {
                 .len(),
             32
         );
-        let secrets = [(newest, None), (older, Some(5_000))];
+        let secrets = [(newest, None), (older, Some(5_000))]
+            .map(|(text, ends_at)| SigningSecret { text, ends_at });
         let count = |now_ms| {
             let signing = Signing {
                 secrets: &secrets,

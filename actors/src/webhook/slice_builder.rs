@@ -24,7 +24,7 @@ pub(super) struct SliceInFlight {
 /// Slices by their numbers, which count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SliceNumbers {
-    /// The one that is filled.
+    /// The one that is being filled.
     pub(super) next: u64,
     /// The last one that was written.
     pub(super) written: u64,
@@ -141,12 +141,12 @@ impl SliceBuilder {
         self.slice.matched = Some(matched);
     }
 
-    /// What becomes of a replay.
+    /// Tells what becomes of a replay.
     pub(super) fn change_replay(&mut self, change: ReplayChange) {
         self.slice.replays.push(change);
     }
 
-    /// An answer that is kept.
+    /// Keeps an answer under its idempotency key.
     pub(super) fn keep_answer(&mut self, answer: Commit) {
         self.slice.answers.push(answer);
     }

@@ -21,7 +21,7 @@ enum BacklogState {
     Resting { until: Option<i64> },
     /// There may be something that may be sent.
     Wanted,
-    /// It is being read.
+    /// It is being read, and has not changed since.
     Reading,
     /// It is being read, and was written meanwhile: it is read again.
     Outdated,
@@ -77,7 +77,7 @@ impl StoreBacklog {
         self.state = BacklogState::Reading;
     }
 
-    /// The store has answered.
+    /// The store has answered, or could not.
     pub(super) fn end_read(&mut self, end: ReadEnd) {
         self.state = match (end, self.state) {
             (ReadEnd::Superseded, _) | (_, BacklogState::Outdated) => BacklogState::Wanted,
@@ -104,14 +104,14 @@ impl StoreBacklog {
         }
     }
 
-    /// Time has passed.
+    /// Notes what is due by now.
     pub(super) fn wake(&mut self, now: i64) {
         if matches!(self.state, BacklogState::Resting { until: Some(due) } if due <= now) {
             self.state = BacklogState::Wanted;
         }
     }
 
-    /// When it has to be woken.
+    /// When it has to be woken next, in Unix milliseconds.
     pub(super) fn next_wake(&self) -> Option<i64> {
         match self.state {
             BacklogState::Resting { until } => until,

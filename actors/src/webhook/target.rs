@@ -10,7 +10,7 @@ use url::{Host, Url};
 pub enum Target {
     /// A name that is to be resolved, and a port.
     Name(String, u16),
-    /// An address.
+    /// An address that stands in the URL itself.
     Address(IpAddr),
 }
 
@@ -37,13 +37,13 @@ impl PrivateTargets {
 /// Why nothing is sent to a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It is no URL of the web.
+    /// It is no absolute URL of a scheme that is taken.
     #[error("must be {} with a host", .0.kind_of_url())]
     NoUrl(PrivateTargets),
-    /// It is not encrypted.
+    /// It is `http`, which is not taken here.
     #[error("must be https")]
     Plain,
-    /// It has user-info.
+    /// It names a user or a password.
     #[error("must not have a user name or password")]
     UserInfo,
     /// It has a fragment, which is never sent.
@@ -57,7 +57,7 @@ pub enum TargetError {
     Special(IpAddr),
 }
 
-/// Judges a URL by its text.
+/// Judges by its text whether anything may be sent to a URL.
 ///
 /// # Errors
 /// Why nothing is sent there.
@@ -113,7 +113,7 @@ fn authority(text: &str) -> Option<&str> {
     (!text.contains(repaired)).then_some(authority)
 }
 
-/// RFC 6761, 6.3.
+/// Whether a name means this very machine, as RFC 6761, 6.3 says.
 fn is_local(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")

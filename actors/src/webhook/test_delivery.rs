@@ -26,7 +26,7 @@ use colloquy_runtime::AskError;
 type Tried<T> = Result<T, AskError<RecordError>>;
 
 impl Records<Webhook> {
-    /// Sends a sample of this event, also to an endpoint that is disabled, and tells what came of
+    /// Sends a sample of an event, also to an endpoint that is disabled, and tells what came of
     /// it. Under a key that answer is kept, so that a repeat sends nothing. The caller sees to it
     /// that this runs to its end.
     ///
@@ -84,13 +84,13 @@ async fn attempt(endpoint: &Endpoint, event: EventKind, courier: &dyn Courier) -
         attempt: 1,
     };
     let account = endpoint.tenant.account_number();
-    let parcel = OutboundRequest {
+    let request = OutboundRequest {
         account,
         url: endpoint.url.clone(),
         headers: headers(signing),
         body: body.clone(),
     };
     let started = Instant::now();
-    let came = courier.post(parcel).await;
+    let came = courier.post(request).await;
     attempt_of(sent_at, started.elapsed(), came)
 }

@@ -17,7 +17,7 @@ pub(super) struct WakeTimes {
 }
 
 impl WakeTimes {
-    /// The earliest of all.
+    /// The earliest instant of all.
     pub(super) fn next(&self) -> Option<i64> {
         self.by_time.first().map(|time| time.at)
     }

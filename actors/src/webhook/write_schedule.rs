@@ -37,7 +37,7 @@ pub(super) enum Leftovers {
     None,
 }
 
-/// When slices are written.
+/// When slices are written: what it was told of the last one.
 #[derive(Debug)]
 pub(super) struct WriteSchedule {
     /// The position that stands in the last slice.
@@ -98,7 +98,7 @@ impl WriteSchedule {
         is_news.then_some(matched)
     }
 
-    /// The slice is written.
+    /// The slice that was taken is written.
     pub(super) fn slice_written(&mut self, leftovers: Leftovers) {
         self.leftovers = leftovers;
         self.written_at = Instant::now();

@@ -52,8 +52,9 @@ pub(crate) fn first_start(
         auto_close_after_minutes: None,
     };
     let number = AccountNumber(1);
+    let creation = Creation { store, views };
     let request = OpenAccount { new, number };
-    create::<Account, _>(store, views, account, Tenant::OPERATORS, request)?;
+    creation.of::<Account, _>(account, Tenant::OPERATORS, request)?;
     let key = |kind: KeyType, name: &str| {
         let name = Some(Name::new(name).map_err(|_| OpenError::FirstStart)?);
         let new = CreateKey {
@@ -66,7 +67,7 @@ pub(crate) fn first_start(
         };
         let request = IssueKey { new, account };
         let (id, tenant) = (KeyId::new(now), Tenant::account(number.0));
-        let answer = create::<Key, _>(store, views, id, tenant, request)?;
+        let answer = creation.of::<Key, _>(id, tenant, request)?;
         let shown: serde_json::Value =
             serde_json::from_slice(&answer.body).map_err(|_| OpenError::FirstStart)?;
         shown
@@ -83,36 +84,45 @@ pub(crate) fn first_start(
     })
 }
 
-fn create<R: RecordSpec, Q: RecordRequest<R>>(
-    store: &dyn CommitLog,
-    views: &Views,
-    id: Id<R::Named>,
-    tenant: Tenant,
-    request: Q,
-) -> Result<Q::Reply, OpenError> {
-    let caller = Caller {
-        tenant,
-        by: Actor::server("first start"),
-    };
-    let command = RecordCommand {
-        meta: CommandMeta::new(caller),
-        request,
-        identity: Arc::clone(&views.identity),
-    };
-    let Decision::Change { commit, reply, .. } =
-        command.decide(&Record::<R>::vacant(id), None, Timestamp::now())
-    else {
-        return Err(OpenError::FirstStart);
-    };
-    let (settled, outcome) = sync_channel(1);
-    let settle = Box::new(move |outcome: Result<(), _>| {
-        // Whoever waits is in the next line.
-        let _ = settled.send(outcome.is_ok());
-    });
-    store.submit(Incarnation::next(), commit, settle);
-    if outcome.recv().unwrap_or(false) {
-        Ok(reply)
-    } else {
-        Err(OpenError::FirstStart)
+/// Creates records before there is any entity: straight in the store.
+#[derive(Clone, Copy)]
+struct Creation<'s> {
+    store: &'s dyn CommitLog,
+    views: &'s Views,
+}
+
+impl Creation<'_> {
+    /// Creates a record, and waits until it is durable.
+    fn of<R: RecordSpec, Q: RecordRequest<R>>(
+        self,
+        id: Id<R::Named>,
+        tenant: Tenant,
+        request: Q,
+    ) -> Result<Q::Reply, OpenError> {
+        let caller = Caller {
+            tenant,
+            by: Actor::server("first start"),
+        };
+        let command = RecordCommand {
+            meta: CommandMeta::new(caller),
+            request,
+            identity: Arc::clone(&self.views.identity),
+        };
+        let Decision::Change { commit, reply, .. } =
+            command.decide(&Record::<R>::vacant(id), None, Timestamp::now())
+        else {
+            return Err(OpenError::FirstStart);
+        };
+        let (settled, outcome) = sync_channel(1);
+        let settle = Box::new(move |outcome: Result<(), _>| {
+            // Whoever waits is in the next line.
+            let _ = settled.send(outcome.is_ok());
+        });
+        self.store.submit(Incarnation::next(), commit, settle);
+        if outcome.recv().unwrap_or(false) {
+            Ok(reply)
+        } else {
+            Err(OpenError::FirstStart)
+        }
     }
 }

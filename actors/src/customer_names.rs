@@ -2,6 +2,7 @@
 //! customer, set by the writer between the fsync and the reply; lists ask [`Names::renamed`] while
 //! headers still hold an older copy. So a renamed customer is renamed in every answer that follows.
 
+use colloquy_model::sequence::Sequence;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -24,14 +25,14 @@ pub struct Naming {
     /// The name that the customer has as of this revision.
     pub name: Box<str>,
     /// The customer's revision that gave it: the newer one counts.
-    pub revision: u64,
+    pub revision: Sequence,
     /// A hash of the name, for entity tags: the same name has the same tag, whatever else was
     /// changed (FNV-1a).
     pub tag: u32,
 }
 
 impl Naming {
-    fn new(name: &str, revision: u64) -> Self {
+    fn new(name: &str, revision: Sequence) -> Self {
         let tag = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
             (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
         });
@@ -46,7 +47,7 @@ impl Naming {
 impl CustomerName {
     /// A cell that holds this name as of this revision of the customer.
     #[must_use]
-    pub fn new(name: &str, revision: u64) -> Self {
+    pub fn new(name: &str, revision: Sequence) -> Self {
         CustomerName {
             now: ArcSwap::from_pointee(Naming::new(name, revision)),
         }
@@ -58,7 +59,7 @@ impl CustomerName {
         self.now.load_full()
     }
 
-    fn set(&self, name: &str, revision: u64) {
+    fn set(&self, name: &str, revision: Sequence) {
         self.now.rcu(|held| {
             if held.revision >= revision {
                 Arc::clone(held)
@@ -79,7 +80,7 @@ impl Eq for CustomerName {}
 #[derive(Debug)]
 struct Renamed {
     name: Box<str>,
-    revision: u64,
+    revision: Sequence,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +90,7 @@ struct Tables {
     renamed: HashMap<u64, Renamed>,
     /// What every header holds since then, with its revision, oldest first: nothing is gone through
     /// to find what may go.
-    copied: VecDeque<(Instant, u64, u64)>,
+    copied: VecDeque<(Instant, u64, Sequence)>,
 }
 
 /// Cells and recent changes of customers' names.
@@ -101,7 +102,7 @@ pub struct Names {
 impl Names {
     /// The shared cell of a customer whose name was read as this.
     #[must_use]
-    pub fn cell(&self, customer: u64, name: &str, revision: u64) -> Arc<CustomerName> {
+    pub fn cell(&self, customer: u64, name: &str, revision: Sequence) -> Arc<CustomerName> {
         let mut tables = self.tables.lock();
         let cell = match tables.cells.get(&customer).and_then(Weak::upgrade) {
             Some(cell) => cell,
@@ -136,7 +137,7 @@ impl Names {
     }
 
     /// Takes in a committed change.
-    pub fn rename(&self, customer: u64, name: &str, revision: u64) {
+    pub fn rename(&self, customer: u64, name: &str, revision: Sequence) {
         let mut tables = self.tables.lock();
         if let Some(cell) = tables.cells.get(&customer).and_then(Weak::upgrade) {
             cell.set(name, revision);
@@ -152,7 +153,7 @@ impl Names {
     }
 
     /// Every header holds the name of this revision.
-    pub fn copied(&self, customer: u64, revision: u64) {
+    pub fn copied(&self, customer: u64, revision: Sequence) {
         let mut tables = self.tables.lock();
         tables.forget_copied();
         tables

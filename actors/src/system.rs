@@ -194,75 +194,16 @@ impl System {
         } else {
             None
         };
-        let system = Self::wire(&settings, (store, courier), &views, operator.hash)?;
+        let builder = Builder {
+            settings: &settings,
+            store: &store,
+            views: &views,
+            placement: &Placement::new(),
+        };
+        let system = builder.system(courier, operator.hash)?;
         Ok(Opened {
             system: Arc::new(system),
             first_start,
-        })
-    }
-
-    fn wire(
-        settings: &Settings,
-        (store, courier): (Arc<dyn Store>, Arc<dyn Courier>),
-        views: &Views,
-        operator: SecretHash,
-    ) -> Result<Self, NotOpened> {
-        let placement = Placement::new();
-        let builder = Builder {
-            settings,
-            store: &store,
-            views,
-            placement: &placement,
-        };
-        let conversations = Arc::new(builder.conversations());
-        let documents = Arc::new(builder.documents()?);
-        let background = builder.background(&conversations, &documents)?;
-        let webhooks: Arc<Records<Webhook>> = Arc::new(builder.records());
-        let (accounts, keys) = (builder.records::<Account>(), builder.records::<Key>());
-        let (users, customers) = (builder.records::<User>(), builder.records::<Customer>());
-        let limiter = RateLimiter::new(Vec::new());
-        let deliveries = builder.deliveries(courier, &webhooks)?;
-        let actors: Vec<Arc<dyn SupervisedKind>> = vec![
-            conversations.directory.clone(),
-            documents.directory.clone(),
-            accounts.directory.clone(),
-            keys.directory.clone(),
-            users.directory.clone(),
-            customers.directory.clone(),
-            webhooks.directory.clone(),
-            limiter.supervised(),
-            deliveries.supervised(),
-        ];
-        Ok(System {
-            supervision: builder.supervision(actors),
-            drills: settings.drills,
-            index_files: ["", "-wal"].map(|ending| builder.index_file(ending)),
-            documents,
-            deliveries,
-            webhooks,
-            accounts,
-            keys,
-            users,
-            customers,
-            events: builder.events(),
-            idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
-            limiter,
-            addresses: AddressLimiter::new(settings.auth_failures_per_minute),
-            links: LinkLimiter::new(
-                settings.link_requests_per_address,
-                settings.link_requests_per_link,
-            ),
-            lines: Hub::start(settings.presences_per_account),
-            tickets: Tickets::new(settings.tickets_per_account),
-            next_account: AtomicU32::new(views.identity.account_numbers() + 1),
-            identity: Arc::clone(&views.identity),
-            conversations,
-            store,
-            placement,
-            operator,
-            draining: AtomicBool::new(false),
-            alarm: Arc::clone(&views.timers),
-            background: Mutex::new(background),
         })
     }
 
@@ -402,6 +343,66 @@ struct Builder<'b> {
 }
 
 impl Builder<'_> {
+    /// Makes every room's way in and starts what is done without a request.
+    fn system(&self, courier: Arc<dyn Courier>, operator: SecretHash) -> Result<System, NotOpened> {
+        let Builder {
+            settings,
+            store,
+            views,
+            placement,
+        } = *self;
+        let conversations = Arc::new(self.conversations());
+        let documents = Arc::new(self.documents()?);
+        let background = self.background(&conversations, &documents)?;
+        let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
+        let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
+        let (users, customers) = (self.records::<User>(), self.records::<Customer>());
+        let limiter = RateLimiter::new(Vec::new());
+        let deliveries = self.deliveries(courier, &webhooks)?;
+        let actors: Vec<Arc<dyn SupervisedKind>> = vec![
+            conversations.directory.clone(),
+            documents.directory.clone(),
+            accounts.directory.clone(),
+            keys.directory.clone(),
+            users.directory.clone(),
+            customers.directory.clone(),
+            webhooks.directory.clone(),
+            limiter.supervised(),
+            deliveries.supervised(),
+        ];
+        Ok(System {
+            supervision: self.supervision(actors),
+            drills: settings.drills,
+            index_files: ["", "-wal"].map(|ending| self.index_file(ending)),
+            documents,
+            deliveries,
+            webhooks,
+            accounts,
+            keys,
+            users,
+            customers,
+            events: self.events(),
+            idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
+            limiter,
+            addresses: AddressLimiter::new(settings.auth_failures_per_minute),
+            links: LinkLimiter::new(
+                settings.link_requests_per_address,
+                settings.link_requests_per_link,
+            ),
+            lines: Hub::start(settings.presences_per_account),
+            tickets: Tickets::new(settings.tickets_per_account),
+            next_account: AtomicU32::new(views.identity.account_numbers() + 1),
+            identity: Arc::clone(&views.identity),
+            conversations,
+            store: Arc::clone(store),
+            placement: placement.clone(),
+            operator,
+            draining: AtomicBool::new(false),
+            alarm: Arc::clone(&views.timers),
+            background: Mutex::new(background),
+        })
+    }
+
     fn directory<E: Kept>(&self) -> Arc<Directory<E>> {
         let journal = StoreJournal::new(Arc::clone(self.store), Arc::clone(&self.views.names));
         let policy = self

@@ -4,6 +4,7 @@
 //! never behind an answer: a key that was revoked is revoked for the very next request.
 
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -22,7 +23,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
-use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::id::{Id, KeyId, WebhookId};
 use colloquy_model::user::Role;
 use colloquy_runtime::alarm::Alarm;
@@ -93,7 +94,7 @@ impl CommitSink for Views {
         self.feed.recovered_endpoint(id, tenant);
     }
 
-    fn recovered_name(&self, customer: u64, name: &str, revision: u64) {
+    fn recovered_name(&self, customer: u64, name: &str, revision: Sequence) {
         self.names.rename(customer, name, revision);
     }
 
@@ -107,7 +108,7 @@ impl CommitSink for Views {
         for Committed { mut commit, first } in batch.commits {
             publish(&commit, first, &mut published);
             for effect in std::mem::take(&mut commit.effects) {
-                self.take_in(effect, commit.expected + 1);
+                self.take_in(effect, commit.expected.next());
             }
             if let Some(kept) = commit.answer.take() {
                 kept.reservation.settle(first.position);
@@ -116,7 +117,7 @@ impl CommitSink for Views {
         published.reached(batch.position);
     }
 
-    fn name_copied(&self, customer: u64, revision: u64) {
+    fn name_copied(&self, customer: u64, revision: Sequence) {
         self.names.copied(customer, revision);
     }
 
@@ -135,7 +136,7 @@ impl CommitSink for Views {
 
 impl Views {
     /// Takes in what a commit of this entity's sequence did.
-    fn take_in(&self, effect: Effect, sequence: u64) {
+    fn take_in(&self, effect: Effect, sequence: Sequence) {
         match effect {
             Effect::Account(view, number) => {
                 self.identity.put_account(KnownAccount {
@@ -179,18 +180,18 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
     {
         return;
     }
-    for ((row, index), position) in commit
-        .rows
-        .iter()
-        .zip(0..)
-        .zip(first.position.and_following())
-    {
-        let place = Place {
+    let sequences = commit.expected.following();
+    let numbered = sequences.zip(first.number.and_following());
+    let rows = commit.rows.iter().zip(first.position.and_following());
+    for ((row, position), (sequence, number)) in rows.zip(numbered) {
+        let event = EventRow {
             position,
             tenant: commit.tenant,
-            number: first.number + index,
+            number,
             entity: commit.subject.number,
-            sequence: commit.expected + 1 + index,
+            sequence,
+            happened: row.happened,
+            at: commit.at,
         };
         let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
             channel: Some(seen.channel),
@@ -198,7 +199,7 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
             assignee: seen.assignee.map(|user| user.number()),
         });
         let payload = row.payload.clone();
-        published.event(Event::new(place, row.happened, commit.at, seen, payload));
+        published.event(Event::new(event, seen, payload));
     }
 }
 

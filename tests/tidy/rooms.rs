@@ -17,7 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("store", &["model", "runtime"]),
     ("feed", &["model", "runtime", "store"]),
     ("idempotency", &["model", "store"]),
-    ("customer_names", &[]),
+    ("customer_names", &["model"]),
     ("journal", &["customer_names", "model", "runtime", "store"]),
     ("supervision", &["model", "runtime", "store"]),
     (

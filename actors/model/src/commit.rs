@@ -15,6 +15,7 @@ use crate::event_kind::EventKind;
 use crate::id::{CustomerId, DocumentId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets};
+use crate::sequence::Sequence;
 use crate::supervision::KeptSettings;
 use crate::user::Role;
 
@@ -30,7 +31,7 @@ pub struct NewRow {
     /// What event filters see of it; none where it can't be filtered by anything but its kind.
     pub seen: Option<Seen>,
     /// The sequence of the message row that this one edits.
-    pub edits: Option<u64>,
+    pub edits: Option<Sequence>,
 }
 
 /// What a commit does to the entity's header.
@@ -187,7 +188,7 @@ pub struct Commit {
     /// The entity that the commit changes.
     pub subject: Subject,
     /// The sequence of its last row before.
-    pub expected: u64,
+    pub expected: Sequence,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The user or key that did it, with the request and the address.
@@ -200,7 +201,7 @@ pub struct Commit {
     pub header: Header,
     /// The sequence of the message whose texts of before are to be erased. From the commit on no
     /// reader shows them; the file loses them behind, in slices, also after a crash.
-    pub redacts: Option<u64>,
+    pub redacts: Option<Sequence>,
     /// What must hold outside the entity; otherwise nothing of the commit takes effect.
     pub conditions: Vec<Condition>,
     /// The answer that is kept under the request's idempotency key, if it has one.
@@ -214,7 +215,7 @@ pub struct Commit {
 impl Commit {
     /// A command of this caller at this instant, on the entity as it is behind this sequence. As it
     /// stands it changes nothing.
-    pub fn new(subject: Subject, expected: u64, caller: Caller, at: i64) -> Self {
+    pub fn new(subject: Subject, expected: Sequence, caller: Caller, at: i64) -> Self {
         let Caller { tenant, by } = caller;
         Commit {
             subject,
@@ -230,6 +231,12 @@ impl Commit {
             effects: Vec::new(),
             chore: None,
         }
+    }
+
+    /// The sequence of its last row; without rows, the one before it.
+    #[must_use]
+    pub fn last_sequence(&self) -> Sequence {
+        self.expected.plus(self.rows.len())
     }
 
     /// About how many bytes of texts it writes.

@@ -10,6 +10,8 @@ use crate::conversation::{Channel, Priority};
 use crate::event_kind::EventKind;
 use crate::id::EventId;
 use crate::position::Position;
+use crate::sequence::Sequence;
+use crate::stream::FeedNumber;
 use crate::time::Timestamp;
 
 /// An event as it was committed.
@@ -20,11 +22,11 @@ pub struct Event {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// Its number in its account and mode: 1, 2, 3 …
-    pub number: u64,
+    pub number: FeedNumber,
     /// The number of the entity's identifier.
     pub entity: u64,
     /// Its `seq`: 1, 2, 3 … in its entity.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// The kind of event.
     pub happened: EventKind,
     /// When, in Unix milliseconds.
@@ -47,20 +49,22 @@ struct Head {
     event: &'static str,
     created_at: Timestamp,
     api_version: &'static str,
-    seq: u64,
+    seq: Sequence,
 }
 
 impl Event {
     /// Puts together what a row holds; `body` is made when it is first asked for.
     #[must_use]
-    pub fn new(place: Place, happened: EventKind, at: i64, seen: SeenNow, payload: Bytes) -> Self {
-        let Place {
+    pub fn new(row: EventRow, seen: SeenNow, payload: Bytes) -> Self {
+        let EventRow {
             position,
             tenant,
             number,
             entity,
             sequence,
-        } = place;
+            happened,
+            at,
+        } = row;
         let SeenNow {
             channel,
             priority,
@@ -83,7 +87,7 @@ impl Event {
         }
     }
 
-    /// Names it: made of its instant and its position, so the same each time that it is read.
+    /// The identifier, made of the event's instant and position: the same each time that it is read.
     #[must_use]
     pub fn id(&self) -> EventId {
         EventId::at_position(self.at, self.position)
@@ -116,15 +120,17 @@ impl Event {
     }
 }
 
-/// Where an event stands.
+/// An event's row, without its data and without what filters see of it.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "as in `Event`")]
-pub struct Place {
+pub struct EventRow {
     pub position: Position,
     pub tenant: Tenant,
-    pub number: u64,
+    pub number: FeedNumber,
     pub entity: u64,
-    pub sequence: u64,
+    pub sequence: Sequence,
+    pub happened: EventKind,
+    pub at: i64,
 }
 
 /// What event filters see of an event, as of its commit.

@@ -3,13 +3,14 @@
 use crate::entity::{Kind, Subject};
 use crate::event::Event;
 use crate::id::ConversationId;
+use crate::stream::StreamOffset;
 
 /// Whose events of an account in one mode are meant; `E` says how an entity is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventSource<E = Subject> {
-    /// Those of all its entities; an event's place among them is its number.
+    /// Those of all its entities; an event's offset among them is its number.
     Account,
-    /// Those of one entity; an event's place among them is its `seq`.
+    /// Those of one entity; an event's offset among them is its sequence.
     Entity(E),
 }
 
@@ -34,11 +35,11 @@ impl<E> EventSource<E> {
         }
     }
 
-    /// The place of an event among those of this source.
-    pub fn place(&self, event: &Event) -> u64 {
+    /// The offset of an event among those of this source.
+    pub fn offset(&self, event: &Event) -> StreamOffset {
         match self {
-            EventSource::Account => event.number,
-            EventSource::Entity(_) => event.sequence,
+            EventSource::Account => event.number.into(),
+            EventSource::Entity(_) => event.sequence.into(),
         }
     }
 }

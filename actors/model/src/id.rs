@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::position::Position;
+use crate::sequence::Sequence;
 
 /// What stands before the underscore.
 pub trait Prefix: 'static {
@@ -71,11 +72,11 @@ impl<K: Prefix> Id<K> {
         Self::from_parts(next_number(now_ms), random_tail())
     }
 
-    /// A new identifier that carries `sequence` in 32 of its random bits, so that what it names can
-    /// be found by it.
+    /// A new identifier that carries `ordinal`, the place of what it names in its document or
+    /// conversation, in 32 of its random bits, so that it can be found by it.
     #[must_use]
-    pub fn with_sequence(now_ms: i64, sequence: u64) -> Self {
-        let tail = (random_tail() & !0xffff_ffff) | (sequence & 0xffff_ffff);
+    pub fn with_ordinal(now_ms: i64, ordinal: u64) -> Self {
+        let tail = (random_tail() & !0xffff_ffff) | (ordinal & 0xffff_ffff);
         Self::from_parts(next_number(now_ms), tail)
     }
 
@@ -129,9 +130,9 @@ impl<K: Prefix> Id<K> {
         self.0
     }
 
-    /// What [`Id::with_sequence`] put in.
+    /// The ordinal that [`Id::with_ordinal`] put in.
     #[must_use]
-    pub fn sequence(self) -> u64 {
+    pub fn ordinal(self) -> u64 {
         self.tail() & 0xffff_ffff
     }
 
@@ -139,6 +140,20 @@ impl<K: Prefix> Id<K> {
     #[must_use]
     pub fn created_ms(self) -> i64 {
         i64::try_from(self.0 >> 80).unwrap_or(i64::MAX)
+    }
+}
+
+impl MessageId {
+    /// A new identifier of the message whose own row has this sequence, which is its ordinal.
+    #[must_use]
+    pub fn with_sequence(now_ms: i64, sequence: Sequence) -> Self {
+        Self::with_ordinal(now_ms, sequence.0)
+    }
+
+    /// The sequence of the message's own row.
+    #[must_use]
+    pub fn sequence(self) -> Sequence {
+        Sequence(self.ordinal())
     }
 }
 
@@ -330,7 +345,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_carried() {
-        assert_eq!(MessageId::with_sequence(1, 77).sequence(), 77);
+    fn a_message_carries_the_sequence_of_its_row() {
+        assert_eq!(
+            MessageId::with_sequence(1, Sequence(77)).sequence(),
+            Sequence(77)
+        );
     }
 }

@@ -8,7 +8,8 @@
 //!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
 //! - [`event`], [`event_kind`], [`event_filter`]: what happened; [`endpoint`], [`attempt`]: to whom
 //!   it is sent.
-//! - [`position`]: the place of an event in the log of the whole store.
+//! - [`position`], [`sequence`], [`stream`]: the place of an event in the log of the whole store,
+//!   among the events of its entity, and in what a reader of either reads.
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
 //! - [`answer`]: what a command did, in terms that the edge turns into statuses.
 //! - [`damage`]: stored data that can't be read back.
@@ -43,6 +44,8 @@ pub mod position;
 pub mod present;
 pub mod random;
 pub mod secret;
+pub mod sequence;
+pub mod stream;
 pub mod supervision;
 pub mod text;
 pub mod time;

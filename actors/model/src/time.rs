@@ -1,8 +1,9 @@
 //! Instants as the interface shows them: RFC 3339, UTC, milliseconds, `Z`.
 
 use std::fmt;
+use std::ops::{Add, Sub};
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Datelike, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,6 +13,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// The beginning of 1970: before anything that is stored here.
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// Later than any instant that comes.
+    pub const MAX: Timestamp = Timestamp(i64::MAX);
+
+    /// How long this instant comes after `earlier`; nothing where it does not.
+    #[must_use]
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        let ms = self.0.saturating_sub(earlier.0);
+        Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    }
+
     /// The instant that the wall clock shows; it may be set back.
     #[must_use]
     pub fn now() -> Self {
@@ -19,6 +33,79 @@ impl Timestamp {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Whole milliseconds of a span; where they are too many, those that there are instants for.
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    fn add(self, span: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(millis(span)))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    fn sub(self, span: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(millis(span)))
+    }
+}
+
+/// How an instant stands in JSON that only the store sees: as its number of milliseconds. For
+/// `#[serde(with = "…")]`.
+pub mod unix_ms {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Timestamp;
+
+    /// Writes the number.
+    ///
+    /// # Errors
+    /// What it writes to does not take it.
+    pub fn serialize<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(at.0)
+    }
+
+    /// Reads the number.
+    ///
+    /// # Errors
+    /// It is no number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        i64::deserialize(deserializer).map(Timestamp)
+    }
+
+    /// The same for an instant that may be absent.
+    pub mod option {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        use super::Timestamp;
+
+        /// Writes the number, or null.
+        ///
+        /// # Errors
+        /// What it writes to does not take it.
+        pub fn serialize<S: Serializer>(
+            at: &Option<Timestamp>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            at.map(|at| at.0).serialize(serializer)
+        }
+
+        /// Reads the number, or null.
+        ///
+        /// # Errors
+        /// It is neither.
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Timestamp>, D::Error> {
+            Ok(Option::<i64>::deserialize(deserializer)?.map(Timestamp))
+        }
     }
 }
 
@@ -144,5 +231,38 @@ mod tests {
             "9999-12-31T23:59:59.999Z"
         );
         assert_eq!("2026-03-15".parse::<Timestamp>(), Err(NotATime));
+    }
+
+    #[test]
+    fn a_span_leads_from_one_instant_to_the_other_and_never_beyond_them_all() {
+        let (early, late) = (Timestamp(1_000), Timestamp(61_000));
+        assert_eq!(late.since(early), Duration::from_secs(60));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(early + late.since(early), late);
+        assert_eq!(late - Duration::from_secs(60), early);
+        assert_eq!(Timestamp::MAX + Duration::MAX, Timestamp::MAX);
+        assert_eq!(Timestamp(i64::MIN) - Duration::MAX, Timestamp(i64::MIN));
+    }
+
+    #[test]
+    fn what_the_store_alone_sees_holds_instants_as_numbers() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Stored {
+            #[serde(with = "unix_ms")]
+            at: Timestamp,
+            #[serde(with = "unix_ms::option", default)]
+            until: Option<Timestamp>,
+        }
+        for (json, until) in [
+            (r#"{"at":5,"until":7}"#, Some(Timestamp(7))),
+            (r#"{"at":5,"until":null}"#, None),
+        ] {
+            let at = Timestamp(5);
+            let stored: Option<Stored> = serde_json::from_str(json).ok();
+            assert_eq!(stored, Some(Stored { at, until }));
+            assert_eq!(serde_json::to_string(&stored).ok().as_deref(), Some(json));
+        }
+        let without: Option<Stored> = serde_json::from_str(r#"{"at":5}"#).ok();
+        assert!(without.is_some_and(|without| without.until.is_none()));
     }
 }

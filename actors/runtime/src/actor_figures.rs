@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
@@ -183,8 +184,8 @@ impl ActorFigures {
         let seen = Inspection {
             life: self.life(),
             permits_taken: self.mailbox_used(),
-            revision: 0,
-            committed: 0,
+            revision: Sequence::ZERO,
+            committed: Sequence::ZERO,
             bytes: self.bytes.load(Ordering::Relaxed),
             handled: read(&self.handled),
             idle: (last_used_ms > 0).then_some(idle),

@@ -1,6 +1,7 @@
 //! The trait of an entity: a pure state machine that owns one thing. Knows no actor, no clock and
 //! no store.
 
+use colloquy_model::sequence::Sequence;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
@@ -38,7 +39,7 @@ pub trait Entity: Sized + Send + 'static {
     fn refused(violation: Self::Violation) -> Self::Refusal;
 
     /// The sequence number of the last change that was applied.
-    fn revision(&self) -> u64;
+    fn revision(&self) -> Sequence;
 
     /// How much memory the state holds, in bytes. Called after each change, so it must be cheap.
     fn bytes(&self) -> usize;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Supervised, WrapFuture,
 };
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -354,7 +355,8 @@ impl<E: Entity> EntityActor<E> {
         reply: R,
     ) -> oneshot::Receiver<bool> {
         let (settle, settled) = oneshot::channel();
-        let pending = PendingCommit::begin(responder, self.incarnation, Applied::NotYet, 0);
+        let pending =
+            PendingCommit::begin(responder, self.incarnation, Applied::NotYet, Sequence::ZERO);
         let report = Box::new(move |outcome: Result<(), _>| {
             // The actor hears it first, so that a panic while answering can't keep it from applying
             // the change.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
@@ -417,7 +418,7 @@ impl<E: Entity> EntityHandle<E> {
     /// Notes that a copy of the entity has been loaded.
     pub(super) fn record_load(&self, incarnation: Incarnation, entity: &E) {
         self.incarnation.store(incarnation.0, Ordering::Release);
-        self.committed.store(entity.revision(), Ordering::Relaxed);
+        self.committed.store(entity.revision().0, Ordering::Relaxed);
         self.record_state(entity);
     }
 
@@ -428,7 +429,7 @@ impl<E: Entity> EntityHandle<E> {
 
     /// Notes the revision, the size and the vacancy of a changed state.
     pub(super) fn record_state(&self, entity: &E) {
-        self.revision.store(entity.revision(), Ordering::Relaxed);
+        self.revision.store(entity.revision().0, Ordering::Relaxed);
         self.bytes.store(entity.bytes(), Ordering::Relaxed);
         self.removable.store(entity.is_vacant(), Ordering::Release);
     }
@@ -454,13 +455,13 @@ impl<E: Entity> EntityHandle<E> {
     }
 
     /// The revision of the state in memory.
-    pub(super) fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Relaxed)
+    pub(super) fn revision(&self) -> Sequence {
+        Sequence(self.revision.load(Ordering::Relaxed))
     }
 
     /// The latest revision that is durable.
-    pub(super) fn committed(&self) -> u64 {
-        self.committed.load(Ordering::Relaxed)
+    pub(super) fn committed(&self) -> Sequence {
+        Sequence(self.committed.load(Ordering::Relaxed))
     }
 
     /// How many commands have been judged since the entity came into the directory.
@@ -491,8 +492,8 @@ impl<E: Entity> EntityHandle<E> {
     }
 
     /// Notes that everything up to this revision is durable.
-    pub(super) fn mark_committed(&self, revision: u64) {
-        self.committed.fetch_max(revision, Ordering::Relaxed);
+    pub(super) fn mark_committed(&self, revision: Sequence) {
+        self.committed.fetch_max(revision.0, Ordering::Relaxed);
     }
 
     /// Whether a commit of this incarnation has failed.

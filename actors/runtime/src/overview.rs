@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::ask_error::Cause;
 use super::metrics::{Failure, Metrics, Passivation, Restart, read};
 use super::percentiles::Percentiles;
+use colloquy_model::sequence::Sequence;
 
 /// The figures of one kind of entity. Counters run from the start of the process.
 #[derive(Clone, Debug)]
@@ -163,9 +164,9 @@ pub struct Inspection {
     /// Mailbox permits taken.
     pub permits_taken: u32,
     /// The sequence number of the last change in memory.
-    pub revision: u64,
+    pub revision: Sequence,
     /// The sequence number of the last change that is durable.
-    pub committed: u64,
+    pub committed: Sequence,
     /// Memory that the state says it holds, in bytes.
     pub bytes: usize,
     /// Commands judged since it came into the directory.
@@ -180,7 +181,7 @@ pub struct Inspection {
 
 impl Inspection {
     /// An entity that is stored and not in memory.
-    pub(super) fn passive(revision: u64) -> Self {
+    pub(super) fn passive(revision: Sequence) -> Self {
         Self {
             life: Life::Passive,
             permits_taken: 0,

@@ -6,6 +6,7 @@ use super::entity::Entity;
 use super::journal::{CommitFailure, Incarnation};
 use super::metrics::{Restart, count};
 use super::request::{Phase, Responder};
+use colloquy_model::sequence::Sequence;
 
 /// What waits for one commit. If the journal drops it, the outcome counts as unknown.
 pub(super) struct PendingCommit<E: Entity, R: Send + 'static> {
@@ -13,7 +14,7 @@ pub(super) struct PendingCommit<E: Entity, R: Send + 'static> {
     incarnation: Incarnation,
     applied: Applied,
     /// The revision that the commit makes durable.
-    revision: u64,
+    revision: Sequence,
 }
 
 /// Whether the entity in memory has already taken the change that the commit carries.
@@ -29,7 +30,7 @@ impl<E: Entity, R: Send + 'static> PendingCommit<E, R> {
         mut responder: Responder<E, R>,
         incarnation: Incarnation,
         applied: Applied,
-        revision: u64,
+        revision: Sequence,
     ) -> Self {
         responder.phase = Phase::Commit;
         if let Some(handle) = responder.handle() {

@@ -5,6 +5,7 @@
 //! four places: its type and its rule (`impl RecordRequest`), both in the file of its kind, its
 //! route, and its row with the right that it needs in `src/http/routes/`.
 
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use std::sync::Arc;
 
@@ -241,7 +242,7 @@ pub struct RecordCommand<Q> {
 pub struct Record<R: RecordSpec> {
     id: Id<R::Named>,
     held: Option<Held<R>>,
-    sequence: u64,
+    sequence: Sequence,
 }
 
 #[derive(Debug, Clone)]
@@ -254,7 +255,7 @@ struct Held<R> {
 #[derive(Debug)]
 pub struct Changed<R> {
     held: Option<Held<R>>,
-    sequence: u64,
+    sequence: Sequence,
 }
 
 impl<R: RecordSpec> Record<R> {
@@ -367,7 +368,7 @@ impl<R: RecordSpec> Turn<'_, R> {
     ) -> Decision<Record<R>, Answer> {
         let before = self.record.held.as_ref().map(|held| &held.state);
         let new = before.is_none();
-        let sequence = self.record.sequence + 1;
+        let sequence = self.record.sequence.next();
         let secret = match &showing {
             Showing::Secret(secret) => Secret::Shown(secret),
             Showing::Whole | Showing::Nothing => Secret::Hidden,
@@ -417,7 +418,7 @@ impl<R: RecordSpec> Turn<'_, R> {
     }
 
     fn delete(self, deletion: Deletion) -> Decision<Record<R>, Answer> {
-        let sequence = self.record.sequence + 1;
+        let sequence = self.record.sequence.next();
         let payload = self
             .record
             .held
@@ -505,7 +506,7 @@ impl<R: RecordSpec> Entity for Record<R> {
         Record {
             id,
             held: None,
-            sequence: 0,
+            sequence: Sequence::ZERO,
         }
     }
 
@@ -543,7 +544,7 @@ impl<R: RecordSpec> Entity for Record<R> {
         }
     }
 
-    fn revision(&self) -> u64 {
+    fn revision(&self) -> Sequence {
         self.sequence
     }
 

@@ -70,7 +70,7 @@ impl<R: RecordSpec> Play<R> {
             } => {
                 assert_eq!((commit.expected, commit.rows.len()), (before, 1));
                 self.record.apply(change);
-                assert_eq!(self.record.sequence, before + 1);
+                assert_eq!(self.record.sequence, before.next());
                 for effect in std::mem::take(&mut commit.effects) {
                     if let Effect::Key(view, account, secrets) = effect {
                         let known = KnownKey {

@@ -17,6 +17,7 @@ use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError, Lookup};
 
@@ -75,8 +76,10 @@ impl Entity for Conversation {
         ConversationError::Invalid(Invalid::new(field, reason))
     }
 
-    fn revision(&self) -> u64 {
-        self.live.as_ref().map_or(0, |live| live.sequence)
+    fn revision(&self) -> Sequence {
+        self.live
+            .as_ref()
+            .map_or(Sequence::ZERO, |live| live.sequence)
     }
 
     fn bytes(&self) -> usize {

@@ -10,6 +10,7 @@ use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::id::{MessageId, UserId};
 use colloquy_model::idempotency::Reservation;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 /// What surrounds a request while it is decided.
@@ -57,7 +58,7 @@ pub(super) struct Surroundings {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewIds {
     /// From a time in Unix milliseconds and the sequence of the message's event.
-    pub(super) message: fn(i64, u64) -> MessageId,
+    pub(super) message: fn(i64, Sequence) -> MessageId,
 }
 
 impl NewIds {

@@ -19,6 +19,7 @@ use colloquy_model::id::MessageId;
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::json::bytes;
 use colloquy_model::metadata::Metadata;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
@@ -52,13 +53,13 @@ pub(super) struct AddedMessage {
 
 /// A commit in the making: rows follow each other, each with the counts up to it.
 pub(super) struct Draft {
-    expected: u64,
+    expected: Sequence,
     ids: NewIds,
     pub(super) live: Live,
     rows: Vec<NewRow>,
     header: Header,
     /// The sequence of the message that is redacted.
-    redacts: Option<u64>,
+    redacts: Option<Sequence>,
 }
 
 impl Draft {
@@ -97,9 +98,9 @@ impl Draft {
         happened: EventKind,
         payload: Bytes,
         sender: Option<SenderType>,
-        edits: Option<u64>,
+        edits: Option<Sequence>,
     ) {
-        self.live.sequence += 1;
+        self.live.sequence = self.live.sequence.next();
         let ConversationState {
             channel,
             priority,
@@ -142,7 +143,7 @@ impl Draft {
     pub(super) fn message(&mut self, new: NewMessage) -> AddedMessage {
         let at = self.live.updated_at;
         self.live.counts = self.live.counts.plus(new.sender_type, at);
-        let id = (self.ids.message)(at, self.live.sequence + 1);
+        let id = (self.ids.message)(at, self.live.sequence.next());
         let body = bytes(&MessageView {
             message_id: id,
             conversation_id: self.live.id,
@@ -166,7 +167,7 @@ impl Draft {
     }
 
     /// Replaces the text of the message with this original sequence, with the event that says so.
-    pub(super) fn edited(&mut self, message: &MessageView, original: u64) -> Bytes {
+    pub(super) fn edited(&mut self, message: &MessageView, original: Sequence) -> Bytes {
         let body = bytes(message);
         self.row(
             EventKind::MessageUpdated,
@@ -178,7 +179,7 @@ impl Draft {
     }
 
     /// Erases all texts of the message with this original sequence; `message` is what is left.
-    pub(super) fn redacted(&mut self, message: &MessageView, original: u64) {
+    pub(super) fn redacted(&mut self, message: &MessageView, original: Sequence) {
         self.edited(message, original);
         self.redacts = Some(original);
     }

@@ -50,7 +50,7 @@ impl ConversationRequest for SendMessage {
             after.status = Status::Active;
             draft.become_state(after, None);
         }
-        let etag = Some((live.sequence + 1).to_string());
+        let etag = Some(live.sequence.next().to_string());
         let answer = Answer::created(added.id.to_string(), etag, added.body);
         Ok(draft.commit(context, Vec::new(), answer))
     }
@@ -87,7 +87,7 @@ impl ConversationRequest for ReviseMessage {
         let mut draft = Draft::new(live.clone(), &context);
         after.edited_at = Some(Timestamp(draft.live.updated_at));
         let body = draft.edited(&after, held.sequence);
-        let etag = Some((live.sequence + 1).to_string());
+        let etag = Some(live.sequence.next().to_string());
         Ok(draft.commit(context, Vec::new(), Answer::ok(etag, body)))
     }
 }

@@ -18,6 +18,7 @@ use colloquy_model::conversation::{
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{ConversationId, CustomerId, MessageId};
 use colloquy_model::metadata::Metadata;
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::Decision;
 
 /// A request that a conversation takes: the type of its reply, and its rule.
@@ -116,7 +117,7 @@ impl ConversationRequest for StartConversation {
             tenant: context.caller.tenant,
             state,
             customer: Arc::clone(&customer.name),
-            sequence: 0,
+            sequence: Sequence::ZERO,
             updated_at: created_at,
             counts: MessageCounts::default(),
         };

@@ -12,6 +12,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 /// A conversation, or the place of one that is not there.
@@ -28,7 +29,7 @@ pub struct Live {
     pub(super) tenant: Tenant,
     pub(super) state: ConversationState,
     pub(super) customer: Arc<CustomerName>,
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
     pub(super) updated_at: i64,
     pub(super) counts: MessageCounts,
 }

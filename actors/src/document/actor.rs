@@ -17,6 +17,7 @@ use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::DocumentId;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{BoxFuture, Command, Decision, Entity, LoadError, Lookup, NoLookup};
 
@@ -70,8 +71,10 @@ impl Entity for Document {
         DocumentError::Invalid(Invalid::new("user_id", reason))
     }
 
-    fn revision(&self) -> u64 {
-        self.live.as_ref().map_or(0, |live| live.sequence)
+    fn revision(&self) -> Sequence {
+        self.live
+            .as_ref()
+            .map_or(Sequence::ZERO, |live| live.sequence)
     }
 
     fn bytes(&self) -> usize {

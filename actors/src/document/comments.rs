@@ -253,7 +253,7 @@ impl Comments {
             let Row { view, follows } = row.map_err(|error| {
                 Unreadable::found(format_args!("{id}: comment {number}"), error)
             })?;
-            let version = view.version.sequence();
+            let version = view.version.ordinal();
             let anchored_to = match follows {
                 _ if view.outdated => AnchoredTo::Outdated(version),
                 Some(true) => AnchoredTo::Head,
@@ -317,7 +317,7 @@ impl Comments {
 
     /// The comment with this identifier, and where it stands.
     pub(super) fn get(&self, id: CommentId) -> Option<(&Comment, &Anchor)> {
-        let place = self.anchors.place(id.sequence()).ok()?;
+        let place = self.anchors.place(id.ordinal()).ok()?;
         let comment = self.all.get(place).filter(|comment| comment.id == id)?;
         Some((comment, self.anchors.list.get(place)?))
     }
@@ -341,7 +341,7 @@ impl Comments {
 
     /// Removes a comment, if there is one with this identifier.
     pub(super) fn remove(&mut self, id: CommentId) {
-        if let Ok(place) = self.anchors.place(id.sequence()) {
+        if let Ok(place) = self.anchors.place(id.ordinal()) {
             let gone = Arc::make_mut(&mut self.all).remove(place);
             self.bytes = self.bytes.saturating_sub(gone.body.len());
             Arc::make_mut(&mut self.anchors).list.remove(place);
@@ -386,7 +386,7 @@ mod tests {
         static IDS: OnceLock<Vec<VersionId>> = OnceLock::new();
         let ids = IDS.get_or_init(|| {
             (0..64)
-                .map(|number| VersionId::with_sequence(1_000_000, number))
+                .map(|number| VersionId::with_ordinal(1_000_000, number))
                 .collect()
         });
         *ids.get(usize::try_from(number).unwrap()).unwrap()
@@ -394,7 +394,7 @@ mod tests {
 
     fn comment(number: u64) -> Comment {
         Comment {
-            id: CommentId::with_sequence(1_000_000, number),
+            id: CommentId::with_ordinal(1_000_000, number),
             body: format!("words of {number}"),
             author: None,
             resolved: false,
@@ -533,7 +533,7 @@ mod tests {
                     (1, Some((_, anchor))) => stored.put(&mut comments, anchor, head),
                     (2, Some((id, _))) => {
                         comments.remove(id);
-                        stored.rows.retain(|row| row.number != id.sequence());
+                        stored.rows.retain(|row| row.number != id.ordinal());
                     }
                     _ => {
                         stored.follow(&mut comments, head, &[change(at, lines, at, 3 - lines.min(3))]);

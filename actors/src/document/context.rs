@@ -39,8 +39,8 @@ pub(super) struct NewIds {
 impl NewIds {
     /// Makes identifiers that nobody can guess.
     pub(super) const RANDOM: NewIds = NewIds {
-        version: VersionId::with_sequence,
-        comment: CommentId::with_sequence,
+        version: VersionId::with_ordinal,
+        comment: CommentId::with_ordinal,
         share: ShareId::new,
     };
 }

@@ -24,6 +24,7 @@ use colloquy_model::document::{
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, ShareId};
 use colloquy_model::json::text;
+use colloquy_model::sequence::Sequence;
 
 /// What is known of a new version beside its content.
 #[derive(Default)]
@@ -113,7 +114,7 @@ struct EventData<'a> {
 
 /// A commit in the making: the state as it will be, and what is stored of it.
 pub(super) struct Draft {
-    expected: u64,
+    expected: Sequence,
     /// When the change happens, in Unix milliseconds.
     pub(super) at: i64,
     through: Option<ShareId>,
@@ -156,14 +157,14 @@ impl Draft {
     /// What the document shows changes with this commit: its tag and its time go on. Stands before
     /// the event.
     pub(super) fn shows_change(&mut self, context: &CommandContext) {
-        self.live.facts.shown = self.expected + 1;
+        self.live.facts.shown = self.expected.next();
         self.live.facts.updated_by = context.requester.user();
         self.live.updated_at = self.at;
     }
 
     /// An event that shows the document as it is now.
     pub(super) fn event(&mut self, happened: EventKind, mut extras: EventExtras<'_>) {
-        self.live.sequence += 1;
+        self.live.sequence = self.live.sequence.next();
         let mut document = self.live.view(None);
         if let Some(version) = extras.version.take() {
             document.version = VersionShown::Whole(Box::new(version));
@@ -285,7 +286,7 @@ impl Draft {
     /// Deletes a comment, which the draft shows no more from here on; its row goes with the commit.
     pub(super) fn remove_comment(&mut self, id: CommentId) {
         self.comments.push(CommentChange {
-            number: id.sequence(),
+            number: id.ordinal(),
             body: None,
         });
         self.live.comments.remove(id);

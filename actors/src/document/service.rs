@@ -189,7 +189,7 @@ impl Documents {
             return Ok(answer);
         };
         let found = VersionFound {
-            number: version.sequence(),
+            number: version.ordinal(),
             id: version,
             parent: None,
         };

@@ -20,6 +20,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
 use colloquy_model::metadata::Metadata;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 /// A document, or the place of one that is not there.
@@ -34,7 +35,7 @@ pub struct Document {
 pub struct Live {
     pub(super) id: DocumentId,
     pub(super) tenant: Tenant,
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
     /// When what the document shows changed last, in Unix milliseconds.
     pub(super) updated_at: i64,
     pub(super) facts: Facts,
@@ -63,7 +64,7 @@ pub(super) struct Facts {
     pub(super) comments_made: u64,
     /// The sequence at which what the document shows changed last; comments, links and side lines
     /// leave it alone.
-    pub(super) shown: u64,
+    pub(super) shown: Sequence,
     /// When the last commit was: the next one is not before it.
     pub(super) last_at: i64,
 }
@@ -109,7 +110,7 @@ impl Live {
         Live {
             id,
             tenant,
-            sequence: 0,
+            sequence: Sequence::ZERO,
             updated_at: id.created_ms(),
             facts: Facts {
                 title: String::new(),
@@ -123,7 +124,7 @@ impl Live {
                 head: 1,
                 head_id: VersionId::from_parts(0, 0),
                 comments_made: 0,
-                shown: 0,
+                shown: Sequence::ZERO,
                 last_at: 0,
             },
             versions: Arc::default(),
@@ -133,7 +134,7 @@ impl Live {
 
     /// Whether nothing was committed of it yet.
     pub(super) fn is_blank(&self) -> bool {
-        self.sequence == 0
+        self.sequence == Sequence::ZERO
     }
 
     /// The document without its content, as somebody of this role sees it.
@@ -278,7 +279,7 @@ impl Live {
         match name {
             VersionName::Head | VersionName::Main => Some(self.facts.head),
             VersionName::Id(id) => self
-                .node(id.sequence())
+                .node(id.ordinal())
                 .filter(|node| node.id == *id)
                 .map(|node| node.number),
             VersionName::Number(number) => self.node(*number).map(|node| node.number),

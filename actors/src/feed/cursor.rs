@@ -1,12 +1,13 @@
 //! Where a reader of an account's events stands, as clients see it.
 
+use colloquy_model::stream::StreamOffset;
 use std::fmt;
 use std::str::FromStr;
 
-/// An event's number in its account and mode, written so that nobody counts with it; `0` is the
+/// An offset in the feed of an account and mode, written so that nobody counts with it; `0` is the
 /// beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor(pub u64);
+pub struct Cursor(pub StreamOffset);
 
 /// That a text is no cursor of this service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,10 +33,10 @@ const fn inverse(odd: u64) -> u64 {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
+        if self.0 == StreamOffset::BEGINNING {
             f.write_str("0")
         } else {
-            write!(f, "{PREFIX}{:016x}", self.0.wrapping_mul(SPREAD))
+            write!(f, "{PREFIX}{:016x}", self.0.0.wrapping_mul(SPREAD))
         }
     }
 }
@@ -45,7 +46,7 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, NotACursor> {
         if text == "0" {
-            return Ok(Cursor(0));
+            return Ok(Cursor(StreamOffset::BEGINNING));
         }
         let digits = text
             .strip_prefix(PREFIX)
@@ -56,7 +57,7 @@ impl FromStr for Cursor {
             return Err(NotACursor);
         }
         u64::from_str_radix(digits, 16)
-            .map(|spread| Cursor(spread.wrapping_mul(UNSPREAD)))
+            .map(|spread| Cursor(StreamOffset(spread.wrapping_mul(UNSPREAD))))
             .map_err(|_| NotACursor)
     }
 }
@@ -68,7 +69,8 @@ mod tests {
     #[test]
     fn a_cursor_reads_back_as_itself_and_nothing_else_does() {
         for number in [0, 1, 2, 255, 1 << 40, u64::MAX] {
-            assert_eq!(Cursor(number).to_string().parse(), Ok(Cursor(number)));
+            let cursor = Cursor(StreamOffset(number));
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
         for wrong in [
             "",

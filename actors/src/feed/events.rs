@@ -11,6 +11,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::UserId;
+use colloquy_model::stream::StreamOffset;
 
 /// A request for a page of events.
 #[derive(Debug, Clone)]
@@ -21,8 +22,8 @@ pub struct EventList {
     pub source: EventSource,
     /// The filter that the items of the list pass.
     pub filter: EventFilter,
-    /// Behind this place; 0 is the beginning.
-    pub after: u64,
+    /// Behind this offset.
+    pub after: StreamOffset,
     /// How many items are given at most.
     pub limit: u32,
 }
@@ -122,15 +123,19 @@ impl Events {
         Ok(EventReader::new(store, feed, followed))
     }
 
-    /// The place of the last event: what follows it comes next.
+    /// The offset of the last event: what follows it comes next.
     ///
     /// # Errors
     /// As [`Events::list`].
-    pub async fn end(&self, tenant: Tenant, source: EventSource) -> Result<u64, ListFailure> {
+    pub async fn end(
+        &self,
+        tenant: Tenant,
+        source: EventSource,
+    ) -> Result<StreamOffset, ListFailure> {
         let query = EventQuery {
             tenant,
             source,
-            after: 0,
+            after: StreamOffset::BEGINNING,
             until: None,
             filter: EventFilter::default(),
             limit: 1,
@@ -141,9 +146,12 @@ impl Events {
             .events(query)
             .await?
             .ok_or(ListFailure::NotFound)?;
-        // Places follow one another without a gap, behind those that retention has taken.
-        let first = page.events.first().map(|event| source.place(event));
-        Ok(first.map_or(page.cursor, |first| first + page.total.saturating_sub(1)))
+        // Offsets follow one another without a gap, behind those that retention has taken.
+        let last = page.events.first().map(|first| {
+            let behind = page.total.saturating_sub(1);
+            StreamOffset(source.offset(first).0 + behind)
+        });
+        Ok(last.unwrap_or(page.cursor))
     }
 
     fn check(&self, tenant: Tenant, filter: &EventFilter) -> Result<(), ListFailure> {

@@ -125,27 +125,25 @@ mod tests {
 
     use super::*;
     use colloquy_model::caller::{Mode, Tenant};
-    use colloquy_model::event::{Place, SeenNow};
+    use colloquy_model::event::{EventRow, SeenNow};
     use colloquy_model::event_kind::EventKind;
     use colloquy_model::position::Position;
+    use colloquy_model::sequence::Sequence;
+    use colloquy_model::stream::FeedNumber;
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
         let tenant = Tenant::of(account, Mode::Live);
-        let place = Place {
+        let row = EventRow {
             position: Position(1),
             tenant,
-            number: 1,
+            number: FeedNumber(1),
             entity: 1,
-            sequence: 1,
+            sequence: Sequence(1),
+            happened: EventKind::MessageCreated,
+            at: 0,
         };
         let payload = vec![b'x'; bytes].into();
-        let event = Event::new(
-            place,
-            EventKind::MessageCreated,
-            0,
-            SeenNow::default(),
-            payload,
-        );
+        let event = Event::new(row, SeenNow::default(), payload);
         Message::Batch(
             [Item::Event(Arc::new(event))]
                 .into_iter()

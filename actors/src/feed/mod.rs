@@ -2,9 +2,9 @@
 //! reader came in and taken from the writer's hand from there on. Nothing in here makes an event; a
 //! row of a commit is one.
 //!
-//! A cursor is an event's place: in one conversation its `seq`, in an account and mode its number
-//! there, which clients see as an opaque text ([`Cursor`]). A reader that has a cursor misses
-//! nothing and sees nothing twice, across restarts.
+//! A reader stands at an offset: in one conversation an event's `seq`, in an account and mode an
+//! event's number there, which clients see as an opaque text ([`Cursor`]). Whoever goes on from an
+//! offset misses nothing and sees nothing twice, across restarts.
 
 mod cursor;
 mod events;

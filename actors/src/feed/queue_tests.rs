@@ -3,28 +3,26 @@
 
 use super::*;
 use colloquy_model::caller::{Mode, Tenant};
-use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
 
 /// An event at this position with so many bytes of data.
 fn event(position: Position, bytes: usize) -> Item {
     let tenant = Tenant::of(1, Mode::Live);
-    let place = Place {
+    let row = EventRow {
         position,
         tenant,
-        number: 1,
+        number: FeedNumber(1),
         entity: 1,
-        sequence: 1,
+        sequence: Sequence(1),
+        happened: EventKind::MessageCreated,
+        at: 0,
     };
     let payload = vec![b'x'; bytes].into();
-    Item::Event(Arc::new(Event::new(
-        place,
-        EventKind::MessageCreated,
-        0,
-        SeenNow::default(),
-        payload,
-    )))
+    Item::Event(Arc::new(Event::new(row, SeenNow::default(), payload)))
 }
 
 fn positions(queue: &Queue) -> Vec<i64> {

@@ -10,6 +10,7 @@ use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::position::Position;
+use colloquy_model::stream::StreamOffset;
 
 /// What a reader reads, from where on.
 #[derive(Debug, Clone)]
@@ -20,8 +21,8 @@ pub struct Followed {
     pub source: EventSource,
     /// The filter that the events pass.
     pub filter: EventFilter,
-    /// Behind this place; 0 is the beginning.
-    pub after: u64,
+    /// Behind this offset.
+    pub after: StreamOffset,
     /// What becomes of the reader when it is too slow.
     pub falling: Falling,
 }
@@ -72,7 +73,7 @@ pub struct EventReader {
     source: EventSource,
     filter: EventFilter,
     falling: Falling,
-    cursor: u64,
+    cursor: StreamOffset,
     subscription: Option<Subscription>,
     /// Up to this position the store is read; behind it the queue goes on.
     until: Option<Position>,
@@ -110,7 +111,7 @@ impl EventReader {
 
     /// Where it stands: what was read last, or skipped by its filter.
     #[must_use]
-    pub fn cursor(&self) -> u64 {
+    pub fn cursor(&self) -> StreamOffset {
         self.cursor
     }
 
@@ -121,7 +122,7 @@ impl EventReader {
     pub async fn next(&mut self) -> Result<Arc<Event>, ReadEnd> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                self.cursor = self.source.place(&event);
+                self.cursor = self.source.offset(&event);
                 return Ok(event);
             }
             if self.subscription.is_none() || self.until.is_some() {
@@ -153,14 +154,14 @@ impl EventReader {
     }
 
     fn take(&mut self, event: Arc<Event>) {
-        let place = self.source.place(&event);
-        if place <= self.cursor {
+        let offset = self.source.offset(&event);
+        if offset <= self.cursor {
             return;
         }
         if self.filter.admits(&event) {
             self.ready.push_back(event);
         } else {
-            self.cursor = place;
+            self.cursor = offset;
         }
     }
 

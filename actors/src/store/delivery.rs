@@ -12,6 +12,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
+use colloquy_model::stream::StreamOffset;
 
 /// Whether a delivery waits, was delivered or has failed.
 #[derive(
@@ -145,8 +146,8 @@ pub struct Replay {
     pub endpoint: u64,
     /// The entity, or the tenant, whose events are read.
     pub tenant: Tenant,
-    /// Behind this number of the account and mode's feed.
-    pub next: u64,
+    /// How far the feed of the account and mode has been read for it.
+    pub next: StreamOffset,
     /// None behind this position.
     pub last: Position,
     /// No events before this instant, in Unix milliseconds.
@@ -162,8 +163,8 @@ pub struct Replay {
 pub enum ReplayChange {
     /// The replay begins: this is what it sends.
     Open(Replay),
-    /// Its deliveries up to this number of the feed are made.
-    Reached(i64, u64),
+    /// Its deliveries up to this offset of the feed are made.
+    Reached(i64, StreamOffset),
     /// All its deliveries are made.
     Done(i64),
 }

@@ -10,6 +10,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{UserId, VersionId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 
 /// A version as it is stored, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub struct StoredDocument {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The sequence of its last row.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
     /// The document's header, in JSON as its actor wrote it.
@@ -114,7 +115,7 @@ pub struct DocumentRow {
     /// The document that is meant.
     pub subject: Subject,
     /// The sequence of its last row.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// When what it shows changed last, in Unix milliseconds.
     pub updated_at: i64,
     /// The document's header, in JSON as its actor wrote it.

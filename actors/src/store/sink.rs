@@ -6,6 +6,8 @@ use colloquy_model::commit::Commit;
 use colloquy_model::id::{KeyId, WebhookId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
 
 use super::{KeySlice, ShortKey, StoredRecord};
 
@@ -25,7 +27,7 @@ pub trait CommitSink: Send + Sync + 'static {
 
     /// Takes in a customer's new name that some headers did not show when the store was opened,
     /// with the customer's revision that gave it.
-    fn recovered_name(&self, customer: u64, name: &str, revision: u64);
+    fn recovered_name(&self, customer: u64, name: &str, revision: Sequence);
 
     /// The store is open: everything up to this position is in it.
     fn opened(&self, position: Position);
@@ -35,7 +37,7 @@ pub trait CommitSink: Send + Sync + 'static {
 
     /// Every header shows the name that a customer got by this revision: it need not be held on to
     /// for lists any more.
-    fn name_copied(&self, customer: u64, revision: u64);
+    fn name_copied(&self, customer: u64, revision: Sequence);
 
     /// Gives the last uses of keys since this was asked before, in Unix milliseconds, to be written
     /// down.
@@ -93,7 +95,7 @@ pub struct FirstRow {
     /// The position of the first one among everything that was ever committed.
     pub position: Position,
     /// The number of the first one in its account and mode, where it is a public event.
-    pub number: u64,
+    pub number: FeedNumber,
 }
 
 /// A sink that takes in nothing, for tests of what a store does by itself.
@@ -107,10 +109,10 @@ impl CommitSink for NoSink {
         Ok(())
     }
     fn recovered_endpoint(&self, _: WebhookId, _: Tenant) {}
-    fn recovered_name(&self, _: u64, _: &str, _: u64) {}
+    fn recovered_name(&self, _: u64, _: &str, _: Sequence) {}
     fn opened(&self, _: Position) {}
     fn committed(&self, _: CommittedBatch) {}
-    fn name_copied(&self, _: u64, _: u64) {}
+    fn name_copied(&self, _: u64, _: Sequence) {}
     fn key_uses(&self) -> Vec<(KeyId, i64)> {
         Vec::new()
     }

@@ -18,6 +18,8 @@ use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::StreamOffset;
 
 /// An entity as it is committed.
 #[derive(Debug)]
@@ -40,9 +42,9 @@ pub struct StoredConversation {
     /// The customer's name as it is now.
     pub customer_name: Box<str>,
     /// The customer's revision that gave it that name.
-    pub customer_revision: u64,
+    pub customer_revision: Sequence,
     /// The sequence of its last row.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// When that row was committed, in Unix milliseconds.
     pub updated_at: i64,
     /// How many messages there are up to and with it.
@@ -57,7 +59,7 @@ pub struct StoredRecord {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The sequence of its last row.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// The name that people call it by.
     pub name: Box<str>,
     /// The record in JSON, as its entity wrote it.
@@ -87,9 +89,9 @@ pub struct StoredMessage {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The sequence of the message's own row.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// The sequence of the row that it stands in: that of its last edit, or its own.
-    pub latest: u64,
+    pub latest: Sequence,
     /// How often it was edited; its redaction counts.
     pub edits: u64,
     /// The message as the interface shows it.
@@ -198,7 +200,7 @@ pub struct EventQuery {
     /// Those of one of its entities, or of all.
     pub source: EventSource,
     /// Behind this place; 0 is the beginning, or the oldest that retention has left.
-    pub after: u64,
+    pub after: StreamOffset,
     /// None behind this position.
     pub until: Option<Position>,
     /// The filter that the items of the list pass.
@@ -216,13 +218,13 @@ pub struct EventPage {
     pub events: Vec<Arc<Event>>,
     /// How many match behind `after`, where that was asked for.
     pub total: u64,
-    /// The place up to which the page tells everything.
-    pub cursor: u64,
+    /// The offset up to which the page tells everything.
+    pub cursor: StreamOffset,
     /// Whether any that match may follow.
     pub more: bool,
-    /// The place of an event that can't be read, which was told: the page ends before it. A page
+    /// The offset of an event that can't be read, which was told: the page ends before it. A page
     /// with a total is not given then.
-    pub unreadable: Option<u64>,
+    pub unreadable: Option<StreamOffset>,
 }
 
 /// What a conversation does by itself when a time has come.

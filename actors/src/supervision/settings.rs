@@ -14,6 +14,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::SupervisionId;
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::json;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::supervision::KeptSettings;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{
@@ -149,7 +150,7 @@ impl Supervision {
         let now = Timestamp::now().0;
         // A place of its own: it is fenced by nothing.
         let id = SupervisionId::new(now);
-        let mut commit = Commit::new(subject(id), 0, caller, now);
+        let mut commit = Commit::new(subject(id), Sequence::ZERO, caller, now);
         commit.answer = Some(KeptAnswer {
             reservation,
             done: answer.done,
@@ -171,12 +172,12 @@ impl Supervision {
         Ok(())
     }
 
-    fn commit_of(&self, revision: u64, settings: KeptSettings, caller: Caller) -> Commit {
+    fn commit_of(&self, revision: Sequence, settings: KeptSettings, caller: Caller) -> Commit {
         let body = json::text(&settings);
         let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now().0);
         commit.rows.push(NewRow {
             happened: match revision {
-                0 => EventKind::RecordCreated,
+                Sequence::ZERO => EventKind::RecordCreated,
                 _ => EventKind::RecordUpdated,
             },
             payload: body.clone().into(),
@@ -185,7 +186,7 @@ impl Supervision {
             edits: None,
         });
         commit.header = Header::Record {
-            new: revision == 0,
+            new: revision == Sequence::ZERO,
             name: "supervision".to_owned(),
             body,
             names: Vec::new(),
@@ -215,7 +216,7 @@ impl Supervision {
     }
 
     /// Changes with what is kept and with what is configured: the settings show both.
-    fn etag(&self, revision: u64) -> String {
+    fn etag(&self, revision: Sequence) -> String {
         let mut hasher = DefaultHasher::new();
         for kind in KINDS {
             for setting in PolicySetting::ALL {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use colloquy_model::sequence::Sequence;
 use colloquy_model::supervision::KeptSettings;
 use parking_lot::Mutex;
 
@@ -19,13 +20,13 @@ pub struct SettingsView {
 /// Settings with the revision that brought them; 0 where none were ever set.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kept {
-    pub(super) revision: u64,
+    pub(super) revision: Sequence,
     pub(super) settings: Arc<KeptSettings>,
 }
 
 impl SettingsView {
     /// Takes in what was committed as this revision; an older one changes nothing.
-    pub fn put(&self, revision: u64, settings: KeptSettings) {
+    pub fn put(&self, revision: Sequence, settings: KeptSettings) {
         let mut kept = self.kept.lock();
         if revision <= kept.revision {
             return;

@@ -244,7 +244,7 @@ impl InstanceView {
             state: life.state().into(),
             mailbox_used: permits_taken,
             bytes,
-            revision,
+            revision: revision.0,
             restarts,
             last_used_at: idle.map(|idle| Timestamp(now.0.saturating_sub(whole_ms(idle)))),
             quarantined_until,

@@ -13,9 +13,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::{DueQuery, LIVE};
 use colloquy_model::caller::{Mode, Tenant};
-use colloquy_model::event::{Place, SeenNow};
+use colloquy_model::event::{EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
 
 const ENDPOINT: u64 = 9;
 const ACCOUNT: u32 = 1;
@@ -150,20 +152,16 @@ fn stored(waiting: u64) -> StoredQueue {
 }
 
 fn event(position: Position, entity: u64) -> Arc<Event> {
-    let place = Place {
+    let row = EventRow {
         position,
         tenant: Tenant::of(1, Mode::Live),
-        number: u64::try_from(position.0).unwrap(),
+        number: FeedNumber(u64::try_from(position.0).unwrap()),
         entity,
-        sequence: u64::try_from(position.0).unwrap(),
+        sequence: Sequence(u64::try_from(position.0).unwrap()),
+        happened: EventKind::MessageCreated,
+        at: 1_000,
     };
-    Arc::new(Event::new(
-        place,
-        EventKind::MessageCreated,
-        1_000,
-        SeenNow::default(),
-        "{}".into(),
-    ))
+    Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
 }
 
 /// One step of a life.

@@ -5,6 +5,7 @@
     reason = "a test fails by panicking"
 )]
 
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -179,7 +180,7 @@ impl Desk {
             };
             self.commit(Commit {
                 rows: vec![row],
-                ..Commit::new(subject, sequence - 1, caller, now_ms())
+                ..Commit::new(subject, Sequence(sequence - 1), caller, now_ms())
             });
         }
     }

@@ -143,9 +143,11 @@ mod tests {
     use colloquy_model::caller::Mode;
     use colloquy_model::conversation::Channel;
     use colloquy_model::endpoint::Wants;
-    use colloquy_model::event::{Place, SeenNow};
+    use colloquy_model::event::{EventRow, SeenNow};
     use colloquy_model::event_kind::EventKind;
     use colloquy_model::id::WebhookId;
+    use colloquy_model::sequence::Sequence;
+    use colloquy_model::stream::FeedNumber;
 
     fn tenant() -> Tenant {
         Tenant::of(1, Mode::Live)
@@ -167,18 +169,20 @@ mod tests {
     }
 
     fn event(position: Position, happened: EventKind, tenant: Tenant) -> Event {
-        let place = Place {
+        let row = EventRow {
             position,
             tenant,
-            number: 1,
+            number: FeedNumber(1),
             entity: 7,
-            sequence: 1,
+            sequence: Sequence(1),
+            happened,
+            at: 1_000,
         };
         let seen = SeenNow {
             channel: Some(Channel::Chat),
             ..SeenNow::default()
         };
-        Event::new(place, happened, 1_000, seen, "{}".into())
+        Event::new(row, seen, "{}".into())
     }
 
     #[test]

@@ -16,6 +16,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AccountId, DeliveryId, EventId, WebhookId};
 use colloquy_model::idempotency::Reservation;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::LoadError;
 
@@ -196,7 +197,7 @@ impl Requester {
             };
             Commit {
                 answer: Some(kept),
-                ..Commit::new(subject, 0, self.caller, now)
+                ..Commit::new(subject, Sequence::ZERO, self.caller, now)
             }
         });
         AcceptedAnswer {

@@ -15,6 +15,7 @@ use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::position::Position;
+use colloquy_model::stream::StreamOffset;
 
 /// Deliveries of one replay that wait, about.
 const WAITING_MAX: u64 = 128;
@@ -109,9 +110,14 @@ impl ReplayStart {
     pub(super) async fn find(self, store: Arc<dyn EventLog>) -> ReplayStart {
         let ReplayStart { ask, replay } = self;
         let replay = match replay {
-            Ok(replay) => first_behind(&*store, replay.tenant, 0, replay.since)
-                .await
-                .map(|next| Replay { next, ..replay }),
+            Ok(replay) => first_behind(
+                &*store,
+                replay.tenant,
+                StreamOffset::BEGINNING,
+                replay.since,
+            )
+            .await
+            .map(|next| Replay { next, ..replay }),
             Err(error) => Err(error),
         };
         ReplayStart { ask, replay }
@@ -173,7 +179,7 @@ impl Replays {
             lane: self.last_lane,
             endpoint: ask.requester.webhook.number(),
             tenant: ask.requester.caller.tenant,
-            next: 0,
+            next: StreamOffset::BEGINNING,
             last,
             since: ask.since.map(|since| since.0),
             until: ask.until.map(|until| until.0),
@@ -334,17 +340,17 @@ async fn read_on(
 async fn first_behind(
     store: &dyn EventLog,
     tenant: Tenant,
-    low: u64,
+    low: StreamOffset,
     since: Option<i64>,
-) -> Result<u64, ReadError> {
+) -> Result<StreamOffset, ReadError> {
     let since = since.map_or(i64::MIN, |since| since.saturating_sub(DISORDER_MS));
-    let (mut low, mut high) = (low, NUMBER_MAX);
+    let (mut low, mut high) = (low.0, NUMBER_MAX);
     while low < high {
         let middle = low + (high - low) / 2;
         let query = EventQuery {
             tenant,
             source: EventSource::Account,
-            after: middle,
+            after: StreamOffset(middle),
             until: None,
             filter: EventFilter::default(),
             limit: 1,
@@ -352,7 +358,7 @@ async fn first_behind(
         };
         match store.events(query).await {
             Ok(page) => match page.iter().flat_map(|page| &page.events).next() {
-                Some(event) if event.at < since => low = event.number,
+                Some(event) if event.at < since => low = event.number.0,
                 Some(_) | None => high = middle,
             },
             Err(ReadError::Expired) => low = middle + 1,
@@ -361,5 +367,5 @@ async fn first_behind(
             Err(error) => return Err(error),
         }
     }
-    Ok(low)
+    Ok(StreamOffset(low))
 }

@@ -5,10 +5,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use colloquy_model::caller::Tenant;
-use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
 use colloquy_model::time::Timestamp;
 
 /// The kinds of identifiers that only samples make up.
@@ -32,21 +34,17 @@ impl Prefix for CommentKind {
 pub(super) fn sample(happened: EventKind, tenant: Tenant, now: Timestamp) -> Event {
     // So large that no real position is like it: the event's identifier is made of it.
     let position = i64::try_from(colloquy_model::random::u64() >> 2).unwrap_or(i64::MAX);
-    let place = Place {
+    let row = EventRow {
         position: Position(position),
         tenant,
-        number: 1,
+        number: FeedNumber(1),
         entity: 1,
-        sequence: 1,
+        sequence: Sequence(1),
+        happened,
+        at: now.0,
     };
     let payload = serde_json::to_vec(&data(happened, now)).unwrap_or_default();
-    Event::new(
-        place,
-        happened,
-        now.0,
-        SeenNow::default(),
-        Bytes::from(payload),
-    )
+    Event::new(row, SeenNow::default(), Bytes::from(payload))
 }
 
 fn data(happened: EventKind, now: Timestamp) -> Value {
@@ -136,7 +134,7 @@ fn conversation(now: Timestamp) -> Value {
 
 fn message(now: Timestamp) -> Value {
     json!({
-        "message_id": MessageId::with_sequence(now.0, 1),
+        "message_id": MessageId::with_sequence(now.0, Sequence(1)),
         "conversation_id": ConversationId::new(now.0),
         "seq": 1,
         "content": "Where is my order?",

@@ -5,37 +5,40 @@
 //! began behind of, and what the account's reached before the conversation's had caught up. To
 //! subscribe with an `after` of the past asks for that past; nothing else comes twice.
 
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
+
 /// How far an account's subscription has come: it has seen every event with a number in between.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watermark {
-    pub(super) start: u64,
-    pub(super) passed: u64,
+    pub(super) start: FeedNumber,
+    pub(super) passed: FeedNumber,
 }
 
 /// Decides which of two subscriptions shows an event of one conversation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deduplicator {
-    start: u64,
+    start: Sequence,
     /// Everything up to this `seq` was shown, or lies before the start.
-    passed: u64,
+    passed: Sequence,
     /// The first and the last that the account's left to it.
-    pending: Option<(u64, u64)>,
+    pending: Option<(Sequence, Sequence)>,
     /// The last that it left to the account's.
-    left: u64,
+    left: Sequence,
 }
 
 impl Deduplicator {
-    pub(super) fn new(after: u64) -> Self {
+    pub(super) fn new(after: Sequence) -> Self {
         Deduplicator {
             start: after,
             passed: after,
             pending: None,
-            left: 0,
+            left: Sequence::ZERO,
         }
     }
 
     /// Begins anew behind `after`, with what the one before still owes.
-    pub(super) fn again(self, after: u64) -> Self {
+    pub(super) fn again(self, after: Sequence) -> Self {
         Deduplicator {
             pending: self.pending.filter(|_| self.has_pending()),
             ..Deduplicator::new(after)
@@ -43,11 +46,11 @@ impl Deduplicator {
     }
 
     /// Whether the account's subscription shows this event, which it has reached.
-    pub(super) fn by_account(&mut self, seq: u64) -> bool {
+    pub(super) fn by_account(&mut self, seq: Sequence) -> bool {
         if seq <= self.start {
             return true;
         }
-        if seq == self.passed + 1 {
+        if seq == self.passed.next() {
             self.passed = seq;
             return true;
         }
@@ -59,7 +62,12 @@ impl Deduplicator {
     }
 
     /// Whether the conversation's own subscription shows this event, which it has reached.
-    pub(super) fn by_itself(&mut self, seq: u64, number: u64, account: Option<Watermark>) -> bool {
+    pub(super) fn by_itself(
+        &mut self,
+        seq: Sequence,
+        number: FeedNumber,
+        account: Option<Watermark>,
+    ) -> bool {
         if seq <= self.passed {
             return false;
         }
@@ -74,7 +82,7 @@ impl Deduplicator {
     }
 
     /// The `seq` up to which everything was shown.
-    pub(super) fn passed(&self) -> u64 {
+    pub(super) fn passed(&self) -> Sequence {
         self.passed
     }
 
@@ -97,21 +105,24 @@ mod tests {
 
     #[test]
     fn what_comes_next_is_shown_by_the_account() {
-        let mut cover = Deduplicator::new(4);
+        let mut cover = Deduplicator::new(Sequence(4));
         let account = Watermark {
-            start: 90,
-            passed: 90,
+            start: FeedNumber(90),
+            passed: FeedNumber(90),
         };
-        assert!(!cover.by_itself(5, 91, Some(account)), "the account's turn");
+        assert!(
+            !cover.by_itself(Sequence(5), FeedNumber(91), Some(account)),
+            "the account's turn"
+        );
         assert!(cover.awaits_account());
-        assert!(cover.by_account(5) && !cover.awaits_account());
-        assert!(!cover.by_itself(5, 91, Some(account)));
+        assert!(cover.by_account(Sequence(5)) && !cover.awaits_account());
+        assert!(!cover.by_itself(Sequence(5), FeedNumber(91), Some(account)));
     }
 
     #[test]
     fn without_the_account_it_shows_everything() {
-        let mut cover = Deduplicator::new(0);
-        assert!((1..9).all(|seq| cover.by_itself(seq, seq, None)));
+        let mut cover = Deduplicator::new(Sequence::ZERO);
+        assert!((1..9).all(|seq| cover.by_itself(Sequence(seq), FeedNumber(seq), None)));
     }
 
     proptest! {
@@ -123,22 +134,22 @@ mod tests {
             begins in 0_u64..12,
             turns in proptest::collection::vec(any::<bool>(), 200),
         ) {
-            let number = |seq: u64| seq + 100;
+            let number = |seq: u64| FeedNumber(seq + 100);
             let mut account = Watermark { start: number(begins), passed: number(begins) };
-            let mut cover = Deduplicator::new(after);
+            let mut cover = Deduplicator::new(Sequence(after));
             let (mut own, mut other) = (after, begins);
             let mut shown = Vec::new();
             let end = 20;
             for own_turn in turns.into_iter().chain([true, false].repeat(100)) {
                 if own_turn && own < end {
                     own += 1;
-                    if cover.by_itself(own, number(own), Some(account)) {
+                    if cover.by_itself(Sequence(own), number(own), Some(account)) {
                         shown.push(own);
                     }
                 } else if !own_turn && other < end {
                     other += 1;
                     account.passed = number(other);
-                    if cover.by_account(other) {
+                    if cover.by_account(Sequence(other)) {
                         shown.push(other);
                     }
                 }

@@ -9,6 +9,7 @@ use colloquy_actors::realtime::{Presence, Signal};
 use colloquy_model::event::Event;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::stream::StreamOffset;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -24,7 +25,7 @@ pub(super) type SubscriptionTarget = EventSource<ConversationId>;
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
     /// Follow this, from behind a cursor or from now on.
-    Subscribe(SubscriptionTarget, Option<u64>),
+    Subscribe(SubscriptionTarget, Option<StreamOffset>),
     /// Ends a subscription.
     Unsubscribe(SubscriptionTarget),
     /// Send a message, given as it came.
@@ -226,15 +227,17 @@ pub(super) fn refuse(to: &mut impl Frames, text: &[u8], wait: Duration) {
 }
 
 /// Where a subscription begins: a conversation's `seq`, or an account's cursor.
-fn cursor(target: SubscriptionTarget, after: &Value) -> Result<u64, Problem> {
+fn cursor(target: SubscriptionTarget, after: &Value) -> Result<StreamOffset, Problem> {
     match target {
         SubscriptionTarget::Entity(_) => after
             .as_u64()
+            .map(StreamOffset)
             .ok_or_else(|| Problem::invalid("after", "must be an integer, 0 or more")),
         SubscriptionTarget::Account => {
             let cursor = after.as_str().and_then(|text| text.parse::<Cursor>().ok());
             // The beginning is the same in both.
-            let cursor = cursor.or_else(|| (after.as_u64() == Some(0)).then_some(Cursor(0)));
+            let cursor = cursor
+                .or_else(|| (after.as_u64() == Some(0)).then_some(Cursor(StreamOffset::BEGINNING)));
             cursor
                 .map(|cursor| cursor.0)
                 .ok_or_else(|| Problem::invalid("after", "must be a cursor of the account, or 0"))
@@ -253,7 +256,7 @@ pub(super) fn subscription(
     to: &mut impl Frames,
     word: &str,
     target: SubscriptionTarget,
-    after: Option<u64>,
+    after: Option<StreamOffset>,
 ) {
     let (conversation_id, after) = match target {
         SubscriptionTarget::Entity(id) => (
@@ -262,7 +265,7 @@ pub(super) fn subscription(
         ),
         SubscriptionTarget::Account => (
             String::new(),
-            after.map(|number| format!(",\"after\":\"{}\"", Cursor(number))),
+            after.map(|offset| format!(",\"after\":\"{}\"", Cursor(offset))),
         ),
     };
     let after = after.unwrap_or_default();
@@ -350,15 +353,18 @@ mod tests {
             ),
             (
                 format!(r#"{{"type":"subscribe","conversation_id":"{id}","after":7}}"#),
-                Frame::Subscribe(SubscriptionTarget::Entity(id), Some(7)),
+                Frame::Subscribe(SubscriptionTarget::Entity(id), Some(StreamOffset(7))),
             ),
             (
-                format!(r#"{{"type":"subscribe","after":"{}"}}"#, Cursor(9)),
-                Frame::Subscribe(SubscriptionTarget::Account, Some(9)),
+                format!(
+                    r#"{{"type":"subscribe","after":"{}"}}"#,
+                    Cursor(StreamOffset(9))
+                ),
+                Frame::Subscribe(SubscriptionTarget::Account, Some(StreamOffset(9))),
             ),
             (
                 r#"{"type":"subscribe","conversation_id":null,"after":"0"}"#.to_owned(),
-                Frame::Subscribe(SubscriptionTarget::Account, Some(0)),
+                Frame::Subscribe(SubscriptionTarget::Account, Some(StreamOffset(0))),
             ),
             (
                 format!(r#"{{"type":"unsubscribe","conversation_id":"{id}"}}"#),
@@ -489,9 +495,8 @@ mod tests {
             &mut all,
             "subscribed",
             SubscriptionTarget::Entity(id),
-            Some(3),
+            Some(StreamOffset(3)),
         );
-        subscription(&mut all, "subscribed", SubscriptionTarget::Account, Some(3));
         subscription(&mut all, "unsubscribed", SubscriptionTarget::Account, None);
         ack(&mut all, "a\"b", b"{}");
         error(&mut all, Some("r"), &Problem::not_found());

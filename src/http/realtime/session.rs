@@ -14,6 +14,9 @@ use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_model::key::Permission;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
+use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -43,7 +46,12 @@ pub(super) enum SessionEnd {
 
 /// What a frame needed to find out; the next one is read only after it.
 enum Step {
-    Subscribed(SubscriptionTarget, u64, Box<EventReader>, Visibility),
+    Subscribed(
+        SubscriptionTarget,
+        StreamOffset,
+        Box<EventReader>,
+        Visibility,
+    ),
     /// The account's is unsubscribed; these are read on by themselves.
     Alone(Vec<(ConversationId, EventReader)>),
     /// The conversation is there.
@@ -193,7 +201,11 @@ impl Session {
         Err(Problem::forbidden("the key is not allowed this scope"))
     }
 
-    fn subscribe(&mut self, target: SubscriptionTarget, after: Option<u64>) -> Result<(), Problem> {
+    fn subscribe(
+        &mut self,
+        target: SubscriptionTarget,
+        after: Option<StreamOffset>,
+    ) -> Result<(), Problem> {
         self.may_read()?;
         if self.subscriptions.has(target) {
             return Err(Problem::new(
@@ -253,7 +265,7 @@ impl Session {
         let read_on = async move {
             let mut readers = Vec::with_capacity(pending.len());
             for (id, after) in pending {
-                match follow(&peer, SubscriptionTarget::Entity(id), after).await {
+                match follow(&peer, SubscriptionTarget::Entity(id), after.into()).await {
                     Ok((reader, _)) => readers.push((id, reader)),
                     Err(problem) => return Step::Refused(problem),
                 }
@@ -371,7 +383,7 @@ impl Session {
     fn done(&mut self, step: Step, to: &mut impl Frames) {
         match step {
             Step::Subscribed(SubscriptionTarget::Entity(id), after, reader, _) => {
-                self.subscriptions.add(id, after, *reader);
+                self.subscriptions.add(id, Sequence(after.0), *reader);
                 self.member.listen(id);
                 self.shows();
                 json_frames::subscription(
@@ -382,7 +394,7 @@ impl Session {
                 );
             }
             Step::Subscribed(SubscriptionTarget::Account, after, reader, shows) => {
-                self.subscriptions.add_account(after, *reader);
+                self.subscriptions.add_account(FeedNumber(after.0), *reader);
                 self.member.listen_to_all();
                 self.account_shows = shows;
                 self.shows();
@@ -419,7 +431,7 @@ fn source(target: SubscriptionTarget) -> EventSource {
 async fn follow(
     peer: &SocketPeer,
     target: SubscriptionTarget,
-    after: u64,
+    after: StreamOffset,
 ) -> Result<(EventReader, Visibility), Problem> {
     let events = &peer.app.system.events;
     let (mut filter, mut shows) = (EventFilter::default(), Visibility::Conversations);

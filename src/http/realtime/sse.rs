@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use colloquy_actors::feed::{Cursor, EventReader, ReadEnd};
 use colloquy_model::event::Event;
+use colloquy_model::stream::StreamOffset;
 use futures_util::StreamExt;
 use futures_util::stream::{LocalBoxStream, Stream, unfold};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -51,11 +52,11 @@ pub(crate) enum CursorKind {
 }
 
 impl CursorKind {
-    /// The cursor that clients are shown for this position.
-    fn cursor(self, place: u64) -> String {
+    /// The cursor that clients are shown for this offset.
+    fn cursor(self, offset: StreamOffset) -> String {
         match self {
-            CursorKind::Conversation => place.to_string(),
-            CursorKind::Account => Cursor(place).to_string(),
+            CursorKind::Conversation => offset.to_string(),
+            CursorKind::Account => Cursor(offset).to_string(),
         }
     }
 }
@@ -167,8 +168,8 @@ impl Stream for EventStream {
 fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
     let body = event.body();
     let cursor = cursor_kind.cursor(match cursor_kind {
-        CursorKind::Conversation => event.sequence,
-        CursorKind::Account => event.number,
+        CursorKind::Conversation => event.sequence.into(),
+        CursorKind::Account => event.number.into(),
     });
     out.reserve(body.len() + 80);
     for part in [
@@ -194,29 +195,27 @@ fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
 #[cfg(test)]
 mod tests {
     use colloquy_model::caller::{Mode, Tenant};
-    use colloquy_model::event::{Place, SeenNow};
+    use colloquy_model::event::{EventRow, SeenNow};
     use colloquy_model::event_kind::EventKind;
 
     use super::*;
     use colloquy_model::position::Position;
+    use colloquy_model::sequence::Sequence;
+    use colloquy_model::stream::FeedNumber;
 
     #[test]
     fn an_event_is_an_id_a_kind_and_one_line_of_data() {
-        let place = Place {
+        let row = EventRow {
             position: Position(7),
             tenant: Tenant::of(1, Mode::Live),
-            number: 5,
+            number: FeedNumber(5),
             entity: 9,
-            sequence: 3,
+            sequence: Sequence(3),
+            happened: EventKind::MessageCreated,
+            at: 1_000,
         };
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");
-        let event = Event::new(
-            place,
-            EventKind::MessageCreated,
-            1_000,
-            SeenNow::default(),
-            payload,
-        );
+        let event = Event::new(row, SeenNow::default(), payload);
         let mut out = BytesMut::new();
         write(&mut out, CursorKind::Conversation, &event);
         let text = String::from_utf8_lossy(&out).into_owned();
@@ -228,6 +227,6 @@ mod tests {
         );
         out.clear();
         write(&mut out, CursorKind::Account, &event);
-        assert!(out.starts_with(format!("id: {}\n", Cursor(5)).as_bytes()));
+        assert!(out.starts_with(format!("id: {}\n", Cursor(StreamOffset(5))).as_bytes()));
     }
 }

@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use colloquy_actors::feed::{Cursor, EventReader, ReadEnd};
 use colloquy_model::event::Event;
 use colloquy_model::id::ConversationId;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
 use futures_util::StreamExt;
 use futures_util::future::AbortHandle;
 use futures_util::stream::{LocalBoxStream, SelectAll, abortable};
@@ -63,7 +65,7 @@ impl Subscriptions {
     }
 
     /// Follows the account behind this number.
-    pub(super) fn add_account(&mut self, after: u64, reader: EventReader) {
+    pub(super) fn add_account(&mut self, after: FeedNumber, reader: EventReader) {
         self.account = Some(Account {
             events: events(reader),
             watermark: Watermark {
@@ -74,7 +76,7 @@ impl Subscriptions {
     }
 
     /// Follows a conversation behind this `seq`.
-    pub(super) fn add(&mut self, id: ConversationId, after: u64, reader: EventReader) {
+    pub(super) fn add(&mut self, id: ConversationId, after: Sequence, reader: EventReader) {
         let (number, stop) = self.read(id, reader);
         let before = self.conversations.remove(&id.number());
         let deduplicator = before.map_or(Deduplicator::new(after), |before| {
@@ -115,7 +117,7 @@ impl Subscriptions {
 
     /// Follows the account no more; gives the conversations that have to be read again, and behind
     /// which `seq`.
-    pub(super) fn remove_account(&mut self) -> Vec<(ConversationId, u64)> {
+    pub(super) fn remove_account(&mut self) -> Vec<(ConversationId, Sequence)> {
         self.account = None;
         let pending = self
             .conversations
@@ -148,7 +150,7 @@ impl Subscriptions {
             account.watermark.passed = event.number;
             let one = self.conversations.get_mut(&event.entity);
             if one.is_none_or(|one| one.deduplicator.by_account(event.sequence)) {
-                let cursor = Some(Cursor(event.number));
+                let cursor = Some(Cursor(event.number.into()));
                 return Poll::Ready(Ok(Delivery { event, cursor }));
             }
         }

@@ -13,6 +13,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationKind, EventId, UserId};
 use colloquy_model::page::{Order, Page, Paging, Start};
+use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -156,7 +157,7 @@ async fn answer(
         tenant: call.caller.tenant,
         source,
         filter,
-        after: after.unwrap_or(0),
+        after: after.unwrap_or(StreamOffset::BEGINNING),
         limit,
     };
     Ok(page(events.list(wanted).await?, limit))
@@ -213,7 +214,7 @@ struct Wanted {
     cursor_kind: CursorKind,
     filter: EventFilter,
     shows: Visibility,
-    after: Option<u64>,
+    after: Option<StreamOffset>,
 }
 
 /// A stream, where its key and its account have room for one more.
@@ -296,7 +297,7 @@ fn place(
     cursor_kind: CursorKind,
     call: &ApiCall,
     query: &ListQuery,
-) -> Result<Option<u64>, Problem> {
+) -> Result<Option<StreamOffset>, Problem> {
     let last = call
         .request
         .headers()
@@ -322,6 +323,7 @@ fn place(
                 .filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
             number
                 .filter(|number| i64::try_from(*number).is_ok())
+                .map(StreamOffset)
                 .ok_or_else(|| "must be an event's seq, or 0".to_owned())
         }
     };

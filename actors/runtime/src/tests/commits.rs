@@ -4,6 +4,7 @@ use super::fixture::{counted, on_one_thread, until, why};
 use super::ledger::{Command, Refused, Violation};
 use super::memory_journal::Lookups;
 use crate::{AskError, Cause, CommitFailure, Policy, Restart};
+use colloquy_model::sequence::Sequence;
 
 #[test]
 fn a_refused_commit_takes_the_later_ones_of_its_incarnation_and_nothing_else() {
@@ -45,7 +46,7 @@ fn a_refused_commit_takes_the_later_ones_of_its_incarnation_and_nothing_else() {
         assert_eq!(overview.conflicts, 1);
         assert_eq!(counted(&overview.restarts, Restart::Conflict), 1);
         assert_eq!(counted(&overview.restarts, Restart::Crash), 0);
-        assert_eq!(fixture.directory.inspect(1).unwrap().committed, 3);
+        assert_eq!(fixture.directory.inspect(1).unwrap().committed, Sequence(3));
     });
 }
 

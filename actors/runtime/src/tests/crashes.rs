@@ -10,6 +10,7 @@ use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, unt
 use super::ledger::Command;
 use super::memory_journal::Lookups;
 use crate::{ActorState, AskError, Cause, InstanceOrder, InstanceQuery, Life, Policy, Restart};
+use colloquy_model::sequence::Sequence;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -286,7 +287,11 @@ fn a_drill_crashes_the_next_command_and_no_other() {
         fixture.journal.store(1, &[10]);
         assert!(fixture.directory.drill(1).await.is_ok());
         let seen = fixture.directory.inspect(1).unwrap();
-        assert_eq!((seen.life, seen.revision), (Life::Ready, 1), "it is loaded");
+        assert_eq!(
+            (seen.life, seen.revision),
+            (Life::Ready, Sequence(1)),
+            "it is loaded"
+        );
         for expected in [Err(AskError::Crashed), Ok(vec![10])] {
             assert_eq!(fixture.answer(1, Command::Read).await, expected);
         }
@@ -375,6 +380,9 @@ fn operators_see_what_is_in_memory_by_state_and_in_order() {
         assert_eq!(passive, Ok(None), "nothing is stored");
         assert!(fixture.directory.passivate(9).await);
         let passive = fixture.directory.find(9).await.unwrap().unwrap();
-        assert_eq!((passive.life, passive.revision), (Life::Passive, 1));
+        assert_eq!(
+            (passive.life, passive.revision),
+            (Life::Passive, Sequence(1))
+        );
     });
 }

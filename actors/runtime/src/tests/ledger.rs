@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 use super::memory_journal::Lookups;
@@ -55,7 +56,7 @@ pub(super) struct Append {
     pub(super) id: u64,
     pub(super) number: u64,
     /// The revision that the change follows; none for what is only kept.
-    pub(super) after: Option<u64>,
+    pub(super) after: Option<Sequence>,
 }
 
 impl Ledger {
@@ -102,8 +103,8 @@ impl Entity for Ledger {
         Refused
     }
 
-    fn revision(&self) -> u64 {
-        self.entries.len() as u64
+    fn revision(&self) -> Sequence {
+        Sequence(self.entries.len() as u64)
     }
 
     fn bytes(&self) -> usize {

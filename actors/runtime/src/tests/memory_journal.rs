@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::ledger::{Append, Ledger, Violation};
 use crate::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
+use colloquy_model::sequence::Sequence;
 
 enum Job {
     Commit(Incarnation, Append, Settle<Violation>),
@@ -269,7 +270,10 @@ impl Inner {
             return Err(CommitFailure::Unavailable);
         }
         let rows = self.rows.entry(commit.id).or_default();
-        let failure = if commit.after.is_some_and(|after| after != rows.len() as u64) {
+        let failure = if commit
+            .after
+            .is_some_and(|after| after != Sequence(rows.len() as u64))
+        {
             Some(CommitFailure::Conflict)
         } else {
             self.failing.remove(&commit.number)

@@ -25,6 +25,7 @@ use colloquy_model::commit::{Commit, Header};
 use colloquy_model::conversation::{Priority, SenderType, Status};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
@@ -388,10 +389,7 @@ impl Play {
             "only a pending one sleeps"
         );
         prop_assert_eq!(&after["message_count"], &json!(self.messages.len()));
-        prop_assert_eq!(
-            self.live().sequence,
-            u64::try_from(self.rows.len()).unwrap()
-        );
+        prop_assert_eq!(self.live().sequence, Sequence::ZERO.plus(self.rows.len()));
         prop_assert_eq!(&after["updated_at"], &json!(Timestamp(commit.at)));
         Ok(())
     }

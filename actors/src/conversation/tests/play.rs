@@ -33,6 +33,7 @@ use colloquy_model::commit::{Commit, Condition, NewRow};
 use colloquy_model::conversation::{MessageView, SenderType};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
@@ -83,7 +84,7 @@ impl Play {
         let new: CreateConversation = serde_json::from_value(new).unwrap();
         let customer = CustomerShown {
             id: new.customer_id,
-            name: Arc::new(CustomerName::new("Ada", 1)),
+            name: Arc::new(CustomerName::new("Ada", Sequence(1))),
         };
         let Decision::Change {
             change,
@@ -156,8 +157,8 @@ impl Play {
         let edits = u64::try_from(texts.len()).unwrap() - 1;
         Some(StoredMessage {
             tenant: self.caller.tenant,
-            sequence,
-            latest,
+            sequence: Sequence(sequence),
+            latest: Sequence(latest),
             edits,
             now,
         })
@@ -191,10 +192,10 @@ impl Play {
 
     /// Notes a commit's rows; each carries the counts up to it.
     pub(super) fn take_rows(&mut self, commit: &Commit) -> Result<(), TestCaseError> {
-        prop_assert_eq!(commit.expected, u64::try_from(self.rows.len()).unwrap());
+        prop_assert_eq!(commit.expected, Sequence::ZERO.plus(self.rows.len()));
         prop_assert!(!commit.rows.is_empty(), "no change without event");
         for row in &commit.rows {
-            let sequence = u64::try_from(self.rows.len()).unwrap() + 1;
+            let sequence = Sequence::ZERO.plus(self.rows.len() + 1);
             if matches!(
                 row.happened,
                 EventKind::MessageCreated | EventKind::MessageUpdated
@@ -218,14 +219,14 @@ impl Play {
             let message = self
                 .messages
                 .iter()
-                .find(|(_, texts)| texts.first() == Some(&original));
+                .find(|(_, texts)| texts.first() == Some(&original.0));
             let now = self.found(message.unwrap().0).unwrap().now;
             prop_assert!(now.redacted && now.content.is_empty() && now.metadata.is_empty());
         }
         Ok(())
     }
 
-    fn take_message(&mut self, row: &NewRow, sequence: u64) -> Result<(), TestCaseError> {
+    fn take_message(&mut self, row: &NewRow, sequence: Sequence) -> Result<(), TestCaseError> {
         let message: MessageView = serde_json::from_slice(&row.payload).unwrap();
         if row.happened == EventKind::MessageUpdated {
             let (_, texts) = self
@@ -233,11 +234,11 @@ impl Play {
                 .iter_mut()
                 .find(|(id, _)| *id == message.message_id)
                 .unwrap();
-            prop_assert_eq!(row.edits, texts.first().copied());
-            texts.push(sequence);
+            prop_assert_eq!(row.edits, texts.first().copied().map(Sequence));
+            texts.push(sequence.0);
             return Ok(());
         }
-        self.messages.push((message.message_id, vec![sequence]));
+        self.messages.push((message.message_id, vec![sequence.0]));
         *self.senders.entry(message.sender_type).or_insert(0) += 1;
         prop_assert_eq!(
             message.seq,

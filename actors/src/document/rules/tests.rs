@@ -422,7 +422,7 @@ fn what_was_computed_for_other_sides_or_without_the_comments_is_not_taken() {
         matches!(stale, MergeReply::Stale(_)),
         "the source has moved on: {stale:?}"
     );
-    assert_eq!(desk.document.revision(), before + 2);
+    assert_eq!(desk.document.revision(), before.plus(2));
     desk.merge(merge).unwrap();
     assert_eq!(desk.head(), "A\nb\nD\n");
 }

@@ -15,6 +15,7 @@ use colloquy_model::attempt::Attempt;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::position::Position;
+use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 
 const ENDPOINT: u64 = 77;
@@ -421,7 +422,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         lane: 9,
         endpoint: ENDPOINT,
         tenant: live(),
-        next: 3,
+        next: StreamOffset(3),
         last: Position(40),
         since: Some(1),
         until: None,
@@ -429,7 +430,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
     };
     let replays = vec![
         ReplayChange::Open(replay.clone()),
-        ReplayChange::Reached(9, 12),
+        ReplayChange::Reached(9, StreamOffset(12)),
     ];
     let matched = Matched {
         position: Position(33),
@@ -449,7 +450,16 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         (state.matched, state.last_delivery, state.last_lane),
         (matched, 2, 9)
     );
-    assert_eq!(state.replays, [(Replay { next: 12, ..replay }, 0)]);
+    assert_eq!(
+        state.replays,
+        [(
+            Replay {
+                next: StreamOffset(12),
+                ..replay
+            },
+            0
+        )]
+    );
     write(
         &house,
         DeliverySlice {
@@ -492,7 +502,7 @@ pub(in crate::store) fn what_is_left_of_an_endpoint_that_is_no_more_goes<B: Benc
         lane: 9,
         endpoint: ENDPOINT,
         tenant: live(),
-        next: 3,
+        next: StreamOffset(3),
         last: Position(40),
         since: None,
         until: None,

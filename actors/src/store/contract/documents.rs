@@ -29,6 +29,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 fn subject(id: DocumentId) -> Subject {
@@ -42,7 +43,7 @@ fn subject(id: DocumentId) -> Subject {
 fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
     NewVersion {
         number,
-        id: VersionId::with_sequence(1_000, number),
+        id: VersionId::with_ordinal(1_000, number),
         label: (number == 1).then(|| "first".to_owned()),
         branch: if number == 3 {
             "side".to_owned()
@@ -103,7 +104,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
     Commit {
         rows: vec![row],
         header,
-        ..Commit::new(subject(id), expected, caller, 1_000)
+        ..Commit::new(subject(id), Sequence(expected), caller, 1_000)
     }
 }
 
@@ -218,7 +219,7 @@ pub(in crate::store) fn a_document_comes_back_as_it_was_committed<B: Bench>() {
     };
     assert_eq!(
         (found.sequence, found.body.as_str(), found.tenant),
-        (3, "{\"title\":\"c\"}", live())
+        (Sequence(3), "{\"title\":\"c\"}", live())
     );
     let second = StoredComment {
         number: 2,

@@ -29,6 +29,9 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, CustomerId, UserId, WebhookId};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
+use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
 
@@ -128,7 +131,7 @@ impl Talk {
         Commit {
             rows,
             header,
-            ..Commit::new(self.subject, expected, caller, at)
+            ..Commit::new(self.subject, Sequence(expected), caller, at)
         }
     }
 
@@ -352,11 +355,11 @@ impl<B: Bench> Model<B> {
                 position = event.position;
                 known.position = position;
                 assert_eq!(
-                    (event.tenant, event.entity, event.sequence),
+                    (event.tenant, event.entity, event.sequence.0),
                     (known.tenant, known.entity, known.seq)
                 );
                 assert_eq!(
-                    (event.number, event.happened),
+                    (event.number.0, event.happened),
                     (known.number, known.happened)
                 );
                 assert_eq!(event.channel, Some(known.channel));
@@ -408,7 +411,7 @@ impl<B: Bench> Model<B> {
         EventQuery {
             tenant: talk.map_or(scopes()[question.scope], |talk| talk.tenant),
             source: talk.map(|talk| talk.subject).into(),
-            after: u64::try_from(after).unwrap(),
+            after: StreamOffset(u64::try_from(after).unwrap()),
             until: question.until.map(position),
             filter: EventFilter {
                 kinds: question
@@ -428,7 +431,7 @@ impl<B: Bench> Model<B> {
         let of = self.looked_at(question);
         let query = self.query(question, of.len());
         let got = wait(self.house.store().events(query.clone()));
-        if query.after > u64::try_from(of.len()).unwrap() {
+        if query.after.0 > u64::try_from(of.len()).unwrap() {
             prop_assert_eq!(got.unwrap_err(), ReadError::NoCursor("after"));
             return Ok(());
         }
@@ -437,7 +440,7 @@ impl<B: Bench> Model<B> {
         let positions: Vec<Position> = page.events.iter().map(|event| event.position).collect();
         prop_assert_eq!(positions, expected.positions);
         prop_assert_eq!(
-            (page.more, page.cursor, page.total),
+            (page.more, page.cursor.0, page.total),
             (expected.more, expected.cursor, expected.total)
         );
         Ok(())
@@ -455,7 +458,7 @@ struct Expected {
 impl Expected {
     /// Of these events, the whole span of the query.
     fn of(query: &EventQuery, events: &[&Known]) -> Self {
-        let after = usize::try_from(query.after).unwrap();
+        let after = usize::try_from(query.after.0).unwrap();
         let limit = usize::try_from(query.limit).unwrap();
         let is_in = |known: &&&Known| query.until.is_none_or(|until| known.position <= until);
         let end = events.iter().filter(is_in).count();
@@ -527,7 +530,7 @@ fn of_scope(tenant: Tenant, after: u64) -> EventQuery {
     EventQuery {
         tenant,
         source: EventSource::Account,
-        after,
+        after: StreamOffset(after),
         until: None,
         filter: EventFilter::default(),
         limit: 100,
@@ -557,10 +560,10 @@ pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench
     while seen < 1000 {
         // What was seen once stays: neither gap nor end may fall behind it.
         let found = page(&house, of_scope(live(), seen)).unwrap();
-        let numbers: Vec<u64> = found.events.iter().map(|event| event.number).collect();
-        assert_eq!(numbers, (seen + 1..=found.cursor).collect::<Vec<_>>());
-        assert!(found.total >= found.cursor - seen);
-        seen = found.cursor;
+        let numbers: Vec<u64> = found.events.iter().map(|event| event.number.0).collect();
+        assert_eq!(numbers, (seen + 1..=found.cursor.0).collect::<Vec<_>>());
+        assert!(found.total >= found.cursor.0 - seen);
+        seen = found.cursor.0;
     }
     writer.join().unwrap();
     house.is_sound();
@@ -576,7 +579,7 @@ fn all_of(source: EventSource) -> Followed {
         tenant: live(),
         source,
         filter: EventFilter::default(),
-        after: 0,
+        after: StreamOffset(0),
         falling: Falling::Behind,
     }
 }
@@ -626,8 +629,8 @@ fn places_read(
                 }
             });
             let Some(event) = next else { continue };
-            places.push(source.place(&event));
-            assert_eq!(reader.cursor(), places[places.len() - 1]);
+            places.push(source.offset(&event).0);
+            assert_eq!(reader.cursor(), StreamOffset(places[places.len() - 1]));
         }
         places
     })
@@ -669,7 +672,7 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
         ] {
             let followed = Followed {
                 filter: filter.clone(),
-                after,
+                after: StreamOffset(after),
                 ..all_of(source)
             };
             let reader = reader(&house, followed);
@@ -707,15 +710,15 @@ pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends
     });
     // Each is at the end of the log and follows the feed.
     for reader in [&mut behind, &mut out] {
-        assert_eq!(wait(reader.next()).unwrap().sequence, 1);
+        assert_eq!(wait(reader.next()).unwrap().sequence, Sequence(1));
     }
     talk_on(talk, house.store(), 30, 100).join().unwrap();
     for seq in 2..=3001 {
-        assert_eq!(wait(behind.next()).unwrap().sequence, seq);
+        assert_eq!(wait(behind.next()).unwrap().sequence, Sequence(seq));
     }
     // What waited is let go with it: it is all in the store.
     assert_eq!(wait(out.next()).unwrap_err(), ReadEnd::TooSlow);
-    assert_eq!(out.cursor(), 1);
+    assert_eq!(out.cursor(), StreamOffset(1));
     drop((behind, out));
     assert_eq!(house.views.feed.listeners(), 0);
 }
@@ -729,9 +732,15 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
             .unwrap()
     );
     let all = || all_of(EventSource::Account);
-    let mut idle = reader(&house, Followed { after: 2, ..all() });
+    let mut idle = reader(
+        &house,
+        Followed {
+            after: StreamOffset(2),
+            ..all()
+        },
+    );
     let mut read = reader(&house, all());
-    assert_eq!(wait(read.next()).unwrap().number, 1);
+    assert_eq!(wait(read.next()).unwrap().number, FeedNumber(1));
     let feed = Arc::clone(&house.views.feed);
     let closing = std::thread::spawn(move || {
         // `read` listens already: it has read up to the end.
@@ -742,7 +751,11 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     });
     assert_eq!(wait(idle.next()).unwrap_err(), ReadEnd::Closed);
     closing.join().unwrap();
-    assert_eq!(wait(read.next()).unwrap().number, 2, "it had been read");
+    assert_eq!(
+        wait(read.next()).unwrap().number,
+        FeedNumber(2),
+        "it had been read"
+    );
     assert_eq!(wait(read.next()).unwrap_err(), ReadEnd::Closed);
     let out = Falling::Out;
     let mut late = reader(
@@ -804,7 +817,7 @@ pub(in crate::store) fn what_retention_took_is_no_event_of_its_account_any_more<
     for (after, left) in [(0, 20), (60, 20), (61, 19), (80, 0)] {
         let found = page(&house, of_scope(live(), after)).unwrap();
         assert_eq!(
-            (found.events.len(), found.total, found.cursor),
+            (found.events.len(), found.total, found.cursor.0),
             (left, u64::try_from(left).unwrap(), 80)
         );
     }
@@ -837,7 +850,7 @@ pub(in crate::store) fn what_retention_took_is_no_event_of_its_entity_any_more<B
     for after in [0, 30] {
         let found = page(&house, own(after)).unwrap();
         assert_eq!(
-            (found.events[0].sequence, found.total, found.cursor),
+            (found.events[0].sequence.0, found.total, found.cursor.0),
             (31, 10, 40)
         );
     }
@@ -891,7 +904,7 @@ fn endpoint_commit(
             number: id.number(),
             tail: id.tail(),
         },
-        expected,
+        expected: Sequence(expected),
         rows: vec![row],
         header,
         ..Talk::new(live(), customer).commit(&[], 1)

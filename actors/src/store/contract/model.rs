@@ -412,11 +412,11 @@ impl<B: Bench> Model<B> {
             page.total = u64::try_from(wanted.len()).unwrap();
             (page.before, page.after) = (false, wanted.len() > page.items.len());
         }
-        let row = |at: Cursor| MessageId::from_parts(at.number, at.tail).sequence();
+        let row = |at: Cursor| MessageId::from_parts(at.number, at.tail).sequence().0;
         same(page, &wanted, paging, row, |json| {
             let message: MessageView = serde_json::from_str(json).unwrap();
             (
-                message.message_id.sequence(),
+                message.message_id.sequence().0,
                 (message.seq, message.content),
             )
         })
@@ -584,7 +584,7 @@ impl Talk {
         (1..)
             .zip(&self.said)
             .filter(|(_, said)| sender.is_none_or(|sender| sender == said.sender))
-            .map(|(seq, said)| (said.id.sequence(), (seq, said.content.clone())))
+            .map(|(seq, said)| (said.id.sequence().0, (seq, said.content.clone())))
             .collect()
     }
 

@@ -17,6 +17,8 @@ use colloquy_model::conversation::SenderType;
 use colloquy_model::entity::Kind;
 use colloquy_model::id::CustomerId;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
 
 /// Bytes of redacted texts that are erased with the redactions of one transaction: mostly all of
 /// them.
@@ -83,8 +85,8 @@ impl Counts {
     }
 
     /// The number that comes next in this tenant.
-    fn number_after(&self, tenant: i64) -> u64 {
-        uint(self.numbers.get(&tenant).copied().unwrap_or(0)) + 1
+    fn number_after(&self, tenant: i64) -> FeedNumber {
+        FeedNumber(uint(self.numbers.get(&tenant).copied().unwrap_or(0)) + 1)
     }
 
     /// The last number of each account and mode that has moved since [`Counts::written`].
@@ -119,7 +121,7 @@ pub(super) struct Batch<'c> {
     connection: &'c Connection,
     counts: &'c mut Counts,
     /// Entities' last sequences, as of this transaction.
-    sequences: &'c mut HashMap<u64, u64>,
+    sequences: &'c mut HashMap<u64, Sequence>,
     counters: CounterMoves,
     /// Bytes of redacted texts that it still has room to erase.
     erase_room: usize,
@@ -138,7 +140,7 @@ impl<'c> Batch<'c> {
         for commit in &slice.answers {
             answers.push(FirstRow {
                 position: self.counts.next_pos,
-                number: 0,
+                number: FeedNumber::ZERO,
             });
             self.insert_answer(commit)?;
         }
@@ -148,7 +150,7 @@ impl<'c> Batch<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         counts: &'c mut Counts,
-        sequences: &'c mut HashMap<u64, u64>,
+        sequences: &'c mut HashMap<u64, Sequence>,
     ) -> Self {
         Batch {
             connection,
@@ -195,7 +197,7 @@ impl<'c> Batch<'c> {
         }
         for effect in &commit.effects {
             if let Effect::CustomerRenamed(customer, name) = effect {
-                self.rename(*customer, name, commit.expected + 1)?;
+                self.rename(*customer, name, commit.expected.next())?;
             }
         }
         Ok(Verdict::Written(first))
@@ -206,15 +208,15 @@ impl<'c> Batch<'c> {
         self.counters.write(self.connection)
     }
 
-    fn last_sequence(&mut self, entity: u64) -> rusqlite::Result<u64> {
+    fn last_sequence(&mut self, entity: u64) -> rusqlite::Result<Sequence> {
         if let Some(known) = self.sequences.get(&entity) {
             return Ok(*known);
         }
-        let last: Option<u64> = self
+        let last: Option<Sequence> = self
             .connection
             .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
             .query_row([int(entity)], only)?;
-        let last = last.unwrap_or(0);
+        let last = last.unwrap_or_default();
         self.sequences.insert(entity, last);
         Ok(last)
     }
@@ -242,7 +244,7 @@ impl<'c> Batch<'c> {
     ) -> rusqlite::Result<()> {
         let pos = self.next_pos();
         let number = self.next_number(commit);
-        let sequence = commit.expected + 1 + u64::try_from(index).unwrap_or(0);
+        let sequence = commit.expected.plus(index + 1);
         let entity = int(commit.subject.number);
         let edit: Option<i64> = match row.edits {
             Some(original) => self.repoint(entity, original, pos)?,
@@ -259,7 +261,7 @@ impl<'c> Batch<'c> {
         insert!(self.connection, "INSERT INTO rows", {
             pos: pos.0,
             entity: entity,
-            seq: int(sequence),
+            seq: int(sequence.0),
             happened: row.happened as i64,
             scope: commit.tenant.number(),
             number: number,
@@ -295,14 +297,14 @@ impl<'c> Batch<'c> {
     }
 
     /// Notes the next edit of a message, which stands at this position.
-    fn insert_edit(&self, entity: i64, original: u64, pos: Position) -> rusqlite::Result<()> {
+    fn insert_edit(&self, entity: i64, original: Sequence, pos: Position) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO edits(entity, original, number, pos)
                  SELECT ?1, ?2, coalesce(max(number), 0) + 1, ?3 FROM edits
                  WHERE entity = ?1 AND original = ?2",
             )?
-            .execute(params![entity, int(original), pos.0])?;
+            .execute(params![entity, int(original.0), pos.0])?;
         Ok(())
     }
 
@@ -332,24 +334,29 @@ impl<'c> Batch<'c> {
     }
 
     /// Points the message to its new edit; gives what it pointed to before.
-    fn repoint(&self, entity: i64, original: u64, to: Position) -> rusqlite::Result<Option<i64>> {
+    fn repoint(
+        &self,
+        entity: i64,
+        original: Sequence,
+        to: Position,
+    ) -> rusqlite::Result<Option<i64>> {
         let before: Option<i64> = self
             .connection
             .prepare_cached("SELECT edit FROM rows WHERE entity = ?1 AND seq = ?2")?
-            .query_row(params![entity, int(original)], only)?;
+            .query_row(params![entity, int(original.0)], only)?;
         self.connection
             .prepare_cached("UPDATE rows SET edit = ?3 WHERE entity = ?1 AND seq = ?2")?
-            .execute(params![entity, int(original), to.0])?;
+            .execute(params![entity, int(original.0), to.0])?;
         Ok(before)
     }
 
     /// A customer's new name is copied into its conversations' headers later, in slices.
-    fn rename(&self, customer: CustomerId, name: &str, revision: u64) -> rusqlite::Result<()> {
+    fn rename(&self, customer: CustomerId, name: &str, revision: Sequence) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)",
             )?
-            .execute(params![int(customer.number()), name, int(revision)])?;
+            .execute(params![int(customer.number()), name, int(revision.0)])?;
         Ok(())
     }
 }

@@ -23,6 +23,9 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, Id, Prefix};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
+use colloquy_model::stream::StreamOffset;
 
 /// What a column can be read as. It may borrow from the row, as long as that stands.
 pub(crate) trait Column<'r>: Sized {
@@ -88,6 +91,24 @@ impl Column<'_> for usize {
 impl Column<'_> for Position {
     fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_i64().map(Position)
+    }
+}
+
+impl Column<'_> for Sequence {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u64::from_value(value).map(Sequence)
+    }
+}
+
+impl Column<'_> for FeedNumber {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u64::from_value(value).map(FeedNumber)
+    }
+}
+
+impl Column<'_> for StreamOffset {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u64::from_value(value).map(StreamOffset)
     }
 }
 
@@ -342,7 +363,7 @@ columns! {
         customer_name: Box<str>,
         n: u64,
         tail: u64,
-        seq: u64,
+        seq: Sequence,
         messages: u64,
         last_message_at: Option<i64>,
         updated_at: i64,
@@ -354,7 +375,7 @@ pub(super) struct ListedHeader {
     /// The header as lists show it.
     pub(super) header: ConversationHeader,
     /// The sequence of the row that it is as of.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
 }
 
 impl ListedHeader {
@@ -408,7 +429,7 @@ columns! {
         n: u64,
         tail: u64,
         scope: Tenant,
-        seq: u64,
+        seq: Sequence,
         name: Box<str>,
         body: String,
     }

@@ -389,7 +389,7 @@ impl Pen<'_> {
                     lane: replay.lane,
                     endpoint: int(replay.endpoint),
                     scope: replay.tenant.number(),
-                    next: int(replay.next),
+                    next: int(replay.next.0),
                     last: replay.last.0,
                     since: replay.since,
                     until: replay.until,
@@ -399,7 +399,7 @@ impl Pen<'_> {
             ReplayChange::Reached(lane, next) => {
                 self.connection
                     .prepare_cached("UPDATE replays SET next = ?2 WHERE lane = ?1")?
-                    .execute([*lane, int(*next)])?;
+                    .execute([*lane, int(next.0)])?;
             }
             ReplayChange::Done(lane) => {
                 self.connection

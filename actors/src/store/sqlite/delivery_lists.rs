@@ -20,6 +20,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Cursor, Start};
 use colloquy_model::position::Position;
+use colloquy_model::stream::StreamOffset;
 
 /// What whoever delivers begins with.
 pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
@@ -80,7 +81,7 @@ columns! {
         lane: i64,
         endpoint: u64,
         scope: Tenant,
-        next: u64,
+        next: StreamOffset,
         last: Position,
         since: Option<i64>,
         until: Option<i64>,

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::codec::{self, Columns, columns, int, only};
 use colloquy_model::attempt::Attempt;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 
 /// What erasing the answers of one delivery costs beside their text, in bytes of text.
 const ANSWERS_BYTES: usize = 512;
@@ -15,11 +16,11 @@ const LOG_MAX: usize = 32;
 pub(super) fn erase_answers(
     connection: &Connection,
     entity: u64,
-    sequence: u64,
+    sequence: Sequence,
 ) -> rusqlite::Result<()> {
     let found = connection
         .prepare_cached("SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2")?
-        .query_row([int(entity), int(sequence)], only)
+        .query_row([int(entity), int(sequence.0)], only)
         .optional()?;
     if let Some(position) = found {
         let mut room = usize::MAX;

@@ -4,6 +4,7 @@
 //! header still finds it.
 
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub(super) struct DirtyHeader {
     /// The number of the conversation's identifier.
     pub(super) conversation: u64,
     pub(super) tenant: i64,
-    pub(super) seq: u64,
+    pub(super) seq: Sequence,
     pub(super) messages: u64,
     pub(super) last_message_at: Option<i64>,
     pub(super) updated_at: i64,

@@ -12,13 +12,14 @@ use super::lists::{Scan, Where, counted, offset, rows_read};
 use crate::store::{DocumentOrder, DocumentQuery, DocumentRow, IndexedDocument, StoredPage};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::sequence::Sequence;
 
 columns! {
     /// A document as lists show it.
     struct ListedRow {
         n: u64,
         tail: u64,
-        seq: u64,
+        seq: Sequence,
         updated_at: i64,
         body: String,
     }

@@ -7,12 +7,13 @@ use super::versions;
 use crate::store::{LinkUses, OwnedDocument, StoredComment, StoredDocument};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::sequence::Sequence;
 
 columns! {
     /// What a document's actor starts from, but for what stands in rows of their own.
     struct DocumentState {
         scope: Tenant,
-        seq: u64,
+        seq: Sequence,
         updated_at: i64,
         body: String,
     }

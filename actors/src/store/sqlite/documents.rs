@@ -25,7 +25,7 @@ pub(super) fn put(
     let Subject { number, tail, .. } = commit.subject;
     let n = int(number);
     let listed = &header.listed;
-    let sequence = int(commit.expected + u64::try_from(commit.rows.len()).unwrap_or(0));
+    let sequence = int(commit.last_sequence().0);
     insert!(connection, "INSERT INTO documents", {
         n: n,
         tail: int(tail),

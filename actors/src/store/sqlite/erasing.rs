@@ -8,6 +8,7 @@ use super::codec::{Columns, columns, uint, whole};
 use super::delivery_logs;
 use crate::store::CommitSink;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 
 /// Rows of one table that are erased at once, however small they are.
 const ROWS_AT_ONCE: i64 = 1_024;
@@ -26,7 +27,7 @@ columns! {
     /// A row of a document, with all that people may have written in it.
     struct TextsRow<'r> {
         pos: Position,
-        seq: Option<u64>,
+        seq: Option<Sequence>,
         payload: Option<&'r [u8]>,
         answer: Option<&'r [u8]>,
     }

@@ -15,11 +15,14 @@ use crate::store::{EventPage, EventQuery, FeedRow, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::event::{Event, Place, SeenNow};
+use colloquy_model::event::{self, Event, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::WebhookId;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::FeedNumber;
+use colloquy_model::stream::StreamOffset;
 
 columns! {
     /// Where a row of the log of changes stands. What is no public event has no number; what
@@ -27,8 +30,8 @@ columns! {
     struct PlaceRow {
         pos: Position,
         entity: u64,
-        seq: Option<u64>,
-        number: Option<u64>,
+        seq: Option<Sequence>,
+        number: Option<FeedNumber>,
     }
 }
 
@@ -72,21 +75,23 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
         |what: &'static str| codec::damaged(format_args!("the event at {}", place.pos), what);
     let payload = row.payload.ok_or_else(|| unreadable("it has no data"))?;
     let payload = veil.shown(int(place.entity), row.happened, payload.to_vec())?;
-    let place = Place {
+    let happened = EventKind::from_code(row.happened)
+        .ok_or_else(|| unreadable("the code of its kind stands for nothing"))?;
+    let written = event::EventRow {
         position: place.pos,
         tenant: row.scope,
         number: place.number.ok_or_else(|| unreadable("it has no number"))?,
         entity: place.entity,
         sequence: place.seq.ok_or_else(|| unreadable("it has no sequence"))?,
+        happened,
+        at: row.at,
     };
     let seen = SeenNow {
         channel: row.channel,
         priority: row.priority,
         assignee: row.assignee,
     };
-    let happened = EventKind::from_code(row.happened)
-        .ok_or_else(|| unreadable("the code of its kind stands for nothing"))?;
-    Ok(Event::new(place, happened, row.at, seen, payload.into()))
+    Ok(Event::new(written, seen, payload.into()))
 }
 
 /// A page of events; `fresh` was taken from memory before anything was read.
@@ -108,7 +113,7 @@ pub(super) fn page(
     let veil = Veil::of(connection)?;
     for position in positions {
         let goes_on = statement.query_row([position.0], |row| {
-            found.take(row, |place| place.number, &veil)
+            found.take(row, |place| place.number.map(StreamOffset::from), &veil)
         })?;
         if !goes_on {
             break;
@@ -120,8 +125,8 @@ pub(super) fn page(
 /// The events of a page, up to one that can't be read.
 struct Found {
     events: Vec<Arc<Event>>,
-    /// The place of that one, and why.
-    unreadable: Option<(u64, rusqlite::Error)>,
+    /// The offset of that one, and why.
+    unreadable: Option<(StreamOffset, rusqlite::Error)>,
 }
 
 impl Found {
@@ -132,18 +137,19 @@ impl Found {
         }
     }
 
-    /// Takes in the next row, of which `place` is its place in the list; whether it could be read.
+    /// Takes in the next row, of which `offset` is the offset in the stream; whether it could be
+    /// read.
     fn take(
         &mut self,
         row: &Row<'_>,
-        place: fn(&PlaceRow) -> Option<u64>,
+        offset: fn(&PlaceRow) -> Option<StreamOffset>,
         veil: &Veil<'_>,
     ) -> rusqlite::Result<bool> {
         match shown(row, veil) {
             Ok(event) => self.events.push(Arc::new(event)),
             Err(error) => {
-                let place = place(&PlaceRow::read_from(row, 0)?);
-                self.unreadable = Some((place.unwrap_or(0), error));
+                let offset = offset(&PlaceRow::read_from(row, 0)?);
+                self.unreadable = Some((offset.unwrap_or_default(), error));
             }
         }
         Ok(self.unreadable.is_none())
@@ -157,11 +163,11 @@ impl Found {
             cursor,
             more,
         } = end;
-        let Some((place, error)) = self.unreadable else {
+        let Some((offset, error)) = self.unreadable else {
             return Ok(EventPage {
                 events,
                 total,
-                cursor,
+                cursor: StreamOffset(cursor),
                 more,
                 unreadable: None,
             });
@@ -169,13 +175,13 @@ impl Found {
         if query.total || codec::unreadable(&error).is_none() {
             return Err(error);
         }
-        // Places have no gap: what stands before it was shown, or is not asked for.
+        // Offsets have no gap: what stands before it was shown, or is not asked for.
         Ok(EventPage {
             events,
             total,
-            cursor: place.saturating_sub(1),
+            cursor: StreamOffset(offset.0.saturating_sub(1)),
             more: true,
-            unreadable: Some(place),
+            unreadable: Some(offset),
         })
     }
 }
@@ -326,7 +332,7 @@ impl<'c> Log<'c> {
             ];
             let mut rows = statement.query(values)?;
             while let Some(row) = rows.next()? {
-                if !found.take(row, |place| place.seq, &veil)? {
+                if !found.take(row, |place| place.seq.map(StreamOffset::from), &veil)? {
                     return Ok(false);
                 }
             }
@@ -390,19 +396,20 @@ fn of_entity(
         return Ok(Ok(None));
     }
     let log = Log::open(connection, int(subject.number))?;
-    if query.after > log.last {
+    let after = query.after.0;
+    if after > log.last {
         return Ok(Err(ReadError::NoCursor("after")));
     }
     let floor = slices::floor(connection, query.tenant.number())?;
     let trimmed = if floor == 0 {
         0
     } else {
-        log.last_where(|place| place.number.unwrap_or(0) <= floor)?
+        log.last_where(|place| place.number.is_none_or(|number| number.0 <= floor))?
     };
-    if query.after > 0 && query.after < trimmed {
+    if after > 0 && after < trimmed {
         return Ok(Err(ReadError::Expired));
     }
-    let after = query.after.max(trimmed);
+    let after = after.max(trimmed);
     let end = match query.until {
         Some(position) => log.last_where(|place| place.pos <= position)?,
         None => log.last,
@@ -414,7 +421,7 @@ fn of_entity(
     let more = found.events.len() > limit;
     found.events.truncate(limit);
     let cursor = match found.events.last() {
-        Some(event) if more => event.sequence,
+        Some(event) if more => event.sequence.0,
         Some(_) | None => end.max(after),
     };
     let total = match query.total {

@@ -18,6 +18,7 @@ use super::retention::Retention;
 use super::{erasing, redacting};
 use crate::store::CommitSink;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 /// Headers folded in one slice.
@@ -86,7 +87,7 @@ impl Housekeeping {
     }
 
     /// A customer has a new name.
-    pub(super) fn rename(&mut self, customer: u64, name: &str, revision: u64) {
+    pub(super) fn rename(&mut self, customer: u64, name: &str, revision: Sequence) {
         self.renames.add(customer, name, revision);
     }
 
@@ -306,7 +307,7 @@ pub(super) fn fold_into(
     for lag in due {
         update.execute(params![
             int(lag.conversation),
-            int(lag.seq),
+            int(lag.seq.0),
             int(lag.messages),
             lag.last_message_at,
             lag.updated_at

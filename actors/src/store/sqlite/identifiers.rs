@@ -13,6 +13,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ActivityId, DocumentId, MessageId};
 use colloquy_model::page::Cursor;
+use colloquy_model::sequence::Sequence;
 
 /// Whose this very thing is; none where there is no such thing.
 pub(super) fn scope_of(
@@ -92,7 +93,7 @@ columns! {
     /// A message as it stands: ?1 is its conversation, ?2 its sequence there.
     struct MessageRow<'r> {
         /// The sequence of the row that it stands in.
-        latest: u64 = "coalesce(e.seq, r.seq)",
+        latest: Sequence = "coalesce(e.seq, r.seq)",
         payload: &'r [u8] = "coalesce(e.payload, r.payload)",
         edits: u64 = "coalesce((SELECT max(number) FROM edits WHERE entity = ?1 AND original = ?2), 0)",
     }
@@ -115,7 +116,7 @@ pub(super) fn message(
     );
     let values = [
         int(conversation.number),
-        int(id.sequence()),
+        int(id.sequence().0),
         EventKind::MessageCreated as i64,
     ];
     let read = |row: &Row<'_>| {

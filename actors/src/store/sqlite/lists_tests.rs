@@ -15,6 +15,7 @@ use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::id::CustomerId;
 use colloquy_model::page::{Cursor, Paging};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 
 /// A conversation: what its header says, and what the writer has told beside it, each with a
 /// sequence and a time.
@@ -100,7 +101,7 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
             let lag = DirtyHeader {
                 conversation: n,
                 tenant: tenant().number(),
-                seq,
+                seq: Sequence(seq),
                 messages: seq,
                 last_message_at: None,
                 updated_at,

@@ -12,6 +12,7 @@ use colloquy_model::conversation::ConversationState;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::ConversationId;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 
 /// An entity as it is committed.
 pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<Stored>> {
@@ -50,14 +51,14 @@ columns! {
     struct HeaderRow {
         scope: Tenant,
         name: Option<Box<str>> = "(SELECT name FROM records WHERE n = customer)",
-        revision: Option<u64> = "(SELECT seq FROM records WHERE n = customer)",
+        revision: Option<Sequence> = "(SELECT seq FROM records WHERE n = customer)",
     }
 }
 
 columns! {
     /// What a conversation's last row says beside its [`CountsRow`].
     struct LastRow {
-        seq: u64,
+        seq: Sequence,
         at: i64,
     }
 }
@@ -99,7 +100,7 @@ fn conversation(
                 tenant: header.scope,
                 state,
                 customer_name: header.name.unwrap_or_default(),
-                customer_revision: header.revision.unwrap_or(0),
+                customer_revision: header.revision.unwrap_or_default(),
                 sequence: last.seq,
                 updated_at: last.at,
                 counts: CountsRow::read_from(row, LastRow::COUNT)?.into(),

@@ -34,7 +34,7 @@ struct Ranks {
 
 /// The sequence of a message's row, as its identifier carries it.
 fn sequence(at: Cursor) -> u64 {
-    MessageId::from_parts(at.number, at.tail).sequence()
+    MessageId::from_parts(at.number, at.tail).sequence().0
 }
 
 /// A page of messages as JSON.

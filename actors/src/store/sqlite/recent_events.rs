@@ -84,7 +84,7 @@ impl SegmentWriter {
         for ((row, number), pos) in commit
             .rows
             .iter()
-            .zip(first.number..)
+            .zip(first.number.and_following())
             .zip(first.position.and_following())
         {
             let entry = Entry {
@@ -97,7 +97,7 @@ impl SegmentWriter {
                 happened: row.happened as u8,
                 channel: channel_code(row.seen.map(|seen| seen.channel.code())),
             };
-            self.noted.push((commit.tenant.number(), number, entry));
+            self.noted.push((commit.tenant.number(), number.0, entry));
         }
     }
 

@@ -14,6 +14,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 /// What erasing a row costs beside their text, in bytes of text.
@@ -42,12 +43,12 @@ columns! {
 pub(super) fn begin(
     connection: &Connection,
     entity: u64,
-    original: u64,
+    original: Sequence,
     room: &mut usize,
 ) -> rusqlite::Result<()> {
     let mut redaction = Redaction {
         entity: int(entity),
-        original: int(original),
+        original: int(original.0),
         next: 0,
         delivery: 0,
     };
@@ -311,6 +312,6 @@ impl<'c> Veil<'c> {
         };
         connection
             .prepare_cached("SELECT 1 FROM redactions WHERE entity = ?1 AND original = ?2")?
-            .exists([entity, int(named.message_id.sequence())])
+            .exists([entity, int(named.message_id.sequence().0)])
     }
 }

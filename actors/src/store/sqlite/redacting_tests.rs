@@ -32,6 +32,8 @@ use colloquy_model::id::{ConversationId, MessageId};
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
 
@@ -114,7 +116,7 @@ impl Often {
         let mut text = self.first.clone();
         text.erase();
         Commit {
-            redacts: Some(2),
+            redacts: Some(Sequence(2)),
             ..self.row(&text, self.first.sent_at.0 + 1_000_000)
         }
     }
@@ -126,7 +128,7 @@ impl Often {
             payload,
             counts: self.counts,
             seen: None,
-            edits: Some(2),
+            edits: Some(Sequence(2)),
         };
         self.sequence += 1;
         let caller = Caller {
@@ -135,7 +137,7 @@ impl Often {
         };
         Commit {
             rows: vec![row],
-            ..Commit::new(self.subject(), self.sequence - 1, caller, at)
+            ..Commit::new(self.subject(), Sequence(self.sequence - 1), caller, at)
         }
     }
 
@@ -156,7 +158,7 @@ impl Often {
             let query = EventQuery {
                 tenant: tenant(),
                 source,
-                after: 0,
+                after: StreamOffset(0),
                 until: None,
                 filter,
                 limit: 10_000,

@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 use super::codec::{Columns, columns, int, only};
 use crate::store::CommitSink;
 use colloquy_model::conversation::Status;
+use colloquy_model::sequence::Sequence;
 
 /// Headers that are written between two looks at the clock.
 const PAGE: i64 = 16;
@@ -20,7 +21,7 @@ pub(super) const SLICE: Duration = Duration::from_micros(500);
 #[derive(Debug)]
 struct Rename {
     name: Box<str>,
-    revision: u64,
+    revision: Sequence,
     /// Conversations up to this number have the name. A conversation's number never changes,
     /// whatever else of it does, so that none is passed over; those that are made meanwhile begin
     /// with the new name.
@@ -32,7 +33,7 @@ columns! {
     struct RenameRow {
         customer: u64,
         name: Box<str>,
-        revision: u64,
+        revision: Sequence,
     }
 }
 
@@ -59,7 +60,7 @@ impl Renames {
     }
 
     /// A customer has a new name: what was copied of an older one is copied over.
-    pub(super) fn add(&mut self, customer: u64, name: &str, revision: u64) {
+    pub(super) fn add(&mut self, customer: u64, name: &str, revision: Sequence) {
         let rename = Rename {
             name: name.into(),
             revision,
@@ -86,7 +87,7 @@ impl Renames {
             return Ok(false);
         }
         let begun = Instant::now();
-        let mut copied: Vec<(u64, u64)> = Vec::new();
+        let mut copied: Vec<(u64, Sequence)> = Vec::new();
         let mut reached = None;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for customer in &self.order {
@@ -135,7 +136,7 @@ impl Rename {
             let page = next.query_map(params![int(customer), behind, PAGE], only)?;
             let page = page.collect::<rusqlite::Result<Vec<i64>>>()?;
             for n in &page {
-                update.execute(params![n, self.name, int(self.revision)])?;
+                update.execute(params![n, self.name, int(self.revision.0)])?;
             }
             match page.last() {
                 Some(last) if page.len() == usize::try_from(PAGE).unwrap_or(0) => behind = *last,
@@ -147,7 +148,7 @@ impl Rename {
         }
         connection
             .prepare_cached("DELETE FROM renames WHERE customer = ?1 AND revision = ?2")?
-            .execute(params![int(customer), int(self.revision)])?;
+            .execute(params![int(customer), int(self.revision.0)])?;
         Ok(None)
     }
 }
@@ -205,11 +206,11 @@ mod tests {
     fn rename(
         connection: &Connection,
         renames: &mut Renames,
-        (customer, name, revision): (u64, &str, u64),
+        (customer, name, revision): (u64, &str, Sequence),
     ) {
         let sql = "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)";
         connection
-            .execute(sql, params![int(customer), name, int(revision)])
+            .execute(sql, params![int(customer), name, int(revision.0)])
             .unwrap();
         renames.add(customer, name, revision);
     }
@@ -225,7 +226,7 @@ mod tests {
         let (connection, mut renames) = (empty(), Renames::default());
         (1..=100).for_each(|n| insert(&connection, n, CUSTOMER, n % 3));
         insert(&connection, 101, OTHER, 0);
-        rename(&connection, &mut renames, (CUSTOMER, "new", 2));
+        rename(&connection, &mut renames, (CUSTOMER, "new", Sequence(2)));
         let page = usize::try_from(PAGE).unwrap();
         for slices in 1..=100_usize.div_ceil(page) {
             assert!(renames.slice(&connection, &NoSink, Duration::ZERO).unwrap());
@@ -250,7 +251,11 @@ mod tests {
         let (connection, mut renames) = (empty(), Renames::default());
         for customer in 1..=1_000_u32 {
             insert(&connection, i64::from(customer), customer.into(), 0);
-            rename(&connection, &mut renames, (customer.into(), "new", 2));
+            rename(
+                &connection,
+                &mut renames,
+                (customer.into(), "new", Sequence(2)),
+            );
         }
         renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();
         assert_eq!((renames.waiting(), left(&connection)), (999, 999));
@@ -276,12 +281,12 @@ mod tests {
             let (connection, mut renames) = (empty(), Renames::default());
             (1..=60).for_each(|n| insert(&connection, n, CUSTOMER, n % 3));
             let mut revision = 2;
-            rename(&connection, &mut renames, (CUSTOMER, "name 2", revision));
+            rename(&connection, &mut renames, (CUSTOMER, "name 2", Sequence(revision)));
             for (n, status, again) in steps {
                 connection.execute("UPDATE conversations SET status = ?2 WHERE n = ?1", [n, status]).unwrap();
                 if again == 0 {
                     revision += 1;
-                    rename(&connection, &mut renames, (CUSTOMER, &format!("name {revision}"), revision));
+                    rename(&connection, &mut renames, (CUSTOMER, &format!("name {revision}"), Sequence(revision)));
                 }
                 renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();
             }

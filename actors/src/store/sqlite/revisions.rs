@@ -48,7 +48,7 @@ pub(super) fn page(
     );
     let values = [
         int(query.conversation.number),
-        int(message.sequence),
+        int(message.sequence.0),
         int(first),
         int(count),
     ];

@@ -9,6 +9,7 @@ use crate::store::{Timed, TimedQuery, Timing};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::Status;
 use colloquy_model::id::ConversationId;
+use colloquy_model::sequence::Sequence;
 
 /// The next of them; the last is the first that is not due.
 pub(super) fn timed(
@@ -63,7 +64,7 @@ columns! {
         tail: u64,
         scope: Tenant,
         active_at: i64 = "max(roused_at, ifnull(last_message_at, 0))",
-        seq: u64,
+        seq: Sequence,
     }
 }
 

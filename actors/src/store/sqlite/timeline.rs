@@ -59,10 +59,11 @@ pub(super) fn page(
         floor,
         wanted: Wanted::new(&query.filter),
     };
-    if query.after > timeline.last() {
+    let after = query.after.0;
+    if after > timeline.last() {
         return Ok(Err(ReadError::NoCursor("after")));
     }
-    if query.after > 0 && query.after < floor {
+    if after > 0 && after < floor {
         return Ok(Err(ReadError::Expired));
     }
     timeline.page(query).map(Ok)
@@ -74,7 +75,7 @@ impl Timeline<'_> {
     }
 
     fn page(&self, query: &EventQuery) -> rusqlite::Result<Places> {
-        let start = query.after.max(self.floor);
+        let start = query.after.0.max(self.floor);
         let end = match query.until {
             Some(position) => self.last_at(position)?,
             None => self.last(),

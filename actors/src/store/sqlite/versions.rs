@@ -143,7 +143,7 @@ pub(super) fn page(
         .query_row(params_from_iter(filter.values.clone()), only)?;
     if let Some((at, field)) = query.paging.start.cursor() {
         // A version's identifier carries its number, so it is found without looking at the others.
-        let number = int(VersionId::from_parts(at.number, at.tail).sequence());
+        let number = int(VersionId::from_parts(at.number, at.tail).ordinal());
         let mut find = connection.prepare_cached(
             "SELECT 1 FROM versions WHERE document = ?1 AND number = ?2 AND id_number = ?3 AND id_tail = ?4",
         )?;

@@ -110,7 +110,7 @@ mod tests {
     /// The works of the next transaction, by entity and sequence.
     fn next(arrivals: &mut Arrivals) -> Vec<(u64, u64)> {
         let place = |work: &Work| match work {
-            Work::Commit { commit, .. } => Some((commit.subject.number, commit.expected)),
+            Work::Commit { commit, .. } => Some((commit.subject.number, commit.expected.0)),
             Work::Barrier { .. }
             | Work::Reload { .. }
             | Work::ChoreDone { .. }

@@ -32,6 +32,7 @@ use crate::store::{
 use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::{CommitFailure, Incarnation, threads};
 
 /// Entities whose last sequence is remembered.
@@ -41,7 +42,7 @@ const SEQUENCES_MAX: usize = 200_000;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) counts: Counts,
-    pub(super) sequences: HashMap<u64, u64>,
+    pub(super) sequences: HashMap<u64, Sequence>,
     pub(super) fold: HeaderFlusher,
     pub(super) lagging: Arc<DirtyHeaders>,
     pub(super) slicing: SegmentWriter,
@@ -354,7 +355,7 @@ impl Writer {
         for effect in &commit.effects {
             if let Effect::CustomerRenamed(customer, name) = effect {
                 self.housekeeping
-                    .rename(customer.number(), name, commit.expected + 1);
+                    .rename(customer.number(), name, commit.expected.next());
             }
         }
         Ok(Committed { commit, first })

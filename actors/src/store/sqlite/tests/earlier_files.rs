@@ -21,6 +21,7 @@ use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::idempotency::KEPT_MS;
+use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
 
@@ -93,7 +94,7 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
         let query = EventQuery {
             tenant: Tenant::of(0, mode),
             source: EventSource::Account,
-            after: 0,
+            after: StreamOffset(0),
             until: None,
             filter,
             limit: 5,
@@ -108,7 +109,7 @@ fn a_file_of_the_first_version_gets_its_feed_once() {
         assert_eq!(positions, &rare[..5]);
         let all = EventQuery {
             filter: EventFilter::default(),
-            after: 1,
+            after: StreamOffset(1),
             ..query
         };
         let total = wait(house.store().events(all)).unwrap().unwrap().total;

@@ -20,6 +20,7 @@ use crate::store::contract::{Bench, House, wait};
 use crate::store::{CommitLog, ReadError, Store};
 use crate::views::Views;
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::Incarnation;
 
 /// What is waited for takes no longer, however busy the machine is.
@@ -152,7 +153,7 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
         if expected == 0 {
             commit.rows[0].payload = Bytes::from_static(MARKER.as_bytes());
         }
-        commit.redacts = redacts;
+        commit.redacts = redacts.map(Sequence);
         let (settled, outcome) = sync_channel(1);
         store.submit(
             Incarnation::next(),

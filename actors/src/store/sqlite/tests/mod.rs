@@ -35,6 +35,7 @@ use colloquy_model::commit::{Commit, ConstraintViolation, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 /// A folder with a store's files.
@@ -298,6 +299,6 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     };
     Commit {
         rows: vec![row],
-        ..Commit::new(subject, expected, caller, 1)
+        ..Commit::new(subject, Sequence(expected), caller, 1)
     }
 }

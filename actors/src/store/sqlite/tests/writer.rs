@@ -17,6 +17,7 @@ use super::{Bare, row_of};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::commit::Commit;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 #[test]
@@ -200,7 +201,7 @@ fn a_commit_that_can_not_be_written_fails_alone() {
     let mut bare = Bare::new();
     let [one, two, three] = [(); 3].map(|()| Incarnation::next());
     let mut poisoned = row_of(2, 0, 10);
-    poisoned.rows[0].edits = Some(77);
+    poisoned.rows[0].edits = Some(Sequence(77));
     let batch = vec![
         (one, row_of(1, 0, 10)),
         (two, poisoned),
@@ -226,14 +227,19 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
         conversation,
         tenant: 1,
         seq,
-        messages: seq,
+        messages: seq.0,
         last_message_at: None,
         updated_at: 1,
     };
     for n in 1..=10 {
-        fold.note(&lagging, lag(n, 1), 1, Position(i64::try_from(n).unwrap()));
+        fold.note(
+            &lagging,
+            lag(n, Sequence(1)),
+            1,
+            Position(i64::try_from(n).unwrap()),
+        );
     }
-    fold.note(&lagging, lag(7, 40), 39, Position(11));
+    fold.note(&lagging, lag(7, Sequence(40)), 39, Position(11));
     let due = fold.due(&lagging, Duration::ZERO, 5);
     fold.put_back(&lagging, &due);
     assert_eq!(

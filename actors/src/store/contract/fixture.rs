@@ -511,6 +511,27 @@ impl<E: Kept> Acting<E> {
         Pending(outcome)
     }
 
+    /// Asks, and has `look` look at the views when the reply leaves, on the store's own thread.
+    pub(in crate::store) fn ask_and_look<R, T: Send + 'static>(
+        &self,
+        request: R,
+        look: impl FnOnce(&Views) -> T + Send + 'static,
+    ) -> T
+    where
+        E: Asked<R>,
+    {
+        let Decision::Change { commit, .. } = self.decide(request, None) else {
+            panic!("{self:?} is not changed by it")
+        };
+        let (views, (looked, seen)) = (self.views.clone(), sync_channel(1));
+        let settle = Box::new(move |outcome: Result<(), CommitFailure<_>>| {
+            outcome.unwrap();
+            looked.send(look(&views)).unwrap();
+        });
+        self.store.submit(self.incarnation, commit, settle);
+        seen.recv().unwrap()
+    }
+
     /// Asks, and waits for the commit.
     pub(in crate::store) fn ask<R>(&mut self, request: R) -> Result<Reply<E, R>, Failed<E::Refusal>>
     where

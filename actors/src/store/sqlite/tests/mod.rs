@@ -144,6 +144,7 @@ contract! {
     what_was_erased_of_a_document_leaves_the_files,
     a_user_who_owns_documents_stays,
     an_acknowledged_commit_is_there_after_a_crash,
+    the_sink_has_a_commit_before_its_reply_leaves,
     a_sequence_is_accepted_once_and_only_behind_the_one_before,
     an_answer_without_a_change_is_refused_where_another_change_came_first,
     what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits,

@@ -28,11 +28,16 @@ pub enum OperateError {
          COLLOQUY__ADMIN__TOKEN in the environment"
     )]
     NoToken,
+    /// The server does not take the operator token.
+    #[error(
+        "the server at {0} does not take this operator token: it is [admin] token, or COLLOQUY__ADMIN__TOKEN (401)"
+    )]
+    WrongToken(String),
     /// The identifier is of nothing that has an actor.
     #[error("{0:?} is no id of an actor, such as conv_018f2f6e5c6a7c3e8d2b1a0f9e8d7c6b")]
     Id(String),
-    /// There is no such kind.
-    #[error("{0:?} is no kind of actor: `colloquy actors` lists them")]
+    /// There is no such kind, or it has nothing that could be set.
+    #[error("{0:?} is no kind of actor that has settings: `colloquy supervision` shows them")]
     Kind(String),
     /// One setting is given two values.
     #[error("{0} is given twice")]
@@ -46,8 +51,10 @@ pub enum OperateError {
         why: String,
     },
     /// The server refuses the request.
-    #[error("the server refuses ({status}): {why}")]
+    #[error("{url} answers {status}: {why}")]
     Refused {
+        /// What was asked.
+        url: Url,
         /// The answer's status.
         status: u16,
         /// Its words, with the field that they are about.
@@ -135,7 +142,9 @@ impl AdminClient {
         let response = response.map_err(unreachable)?;
         match response.status().as_u16() {
             200 => Ok(response.bytes().await.map_err(unreachable)?.into()),
+            401 => Err(OperateError::WrongToken(self.address())),
             status @ 400.. => Err(OperateError::Refused {
+                url: response.url().clone(),
                 status,
                 why: refusal(response).await,
             }),

@@ -260,11 +260,14 @@ fn merge_patch(changes: &[SettingChange]) -> Result<Value, OperateError> {
     Ok(json!({ "kinds": kinds }))
 }
 
-/// Whether this is the identifier of something that has an actor.
+/// Whether this is the identifier of an actor, and not the name of a kind.
 #[must_use]
 pub fn names_an_actor(text: &str) -> bool {
-    kind_of(text).is_ok()
+    text != DISPATCHER && kind_of(text).is_ok()
 }
+
+/// The kind of the one actor that sends webhooks, and its identifier.
+const DISPATCHER: &str = "webhook_dispatcher";
 
 /// The kind of actor that an identifier names by its prefix.
 fn kind_of(id: &str) -> Result<&'static str, OperateError> {
@@ -276,7 +279,11 @@ fn kind_of(id: &str) -> Result<&'static str, OperateError> {
         (UserKind::PREFIX, "user"),
         (CustomerKind::PREFIX, "customer"),
         (WebhookKind::PREFIX, "webhook"),
+        ("limiter", "limiter"),
     ];
+    if id == DISPATCHER {
+        return Ok(DISPATCHER);
+    }
     let prefix = id.split_once('_').map(|(prefix, _)| prefix);
     kinds
         .into_iter()

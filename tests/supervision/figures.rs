@@ -232,3 +232,33 @@ async fn the_limiter_counts_each_request_of_a_key() {
     let unknown = operator.0.get(&at("limiter", "limiter_999")).await;
     unknown.error(404, "not_found", "");
 }
+
+#[tokio::test]
+async fn each_refusal_is_counted_once() {
+    let server = super::drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let settings = json!({"ask_timeout_seconds": 0, "backoff_first_seconds": 0.05, "backoff_min_seconds": 0.05,
+        "backoff_max_seconds": 0.05, "crashes_max": 1_000});
+    operator.set(json!({"conversation": settings})).await;
+    let path = format!("/v1/conversations/{conversation}/messages");
+    let mut refused = 0;
+    for _ in 0..20 {
+        operator.steer(&conversation, "crash").await.expect(200);
+        let sends = (0..40).map(|n| {
+            let sent = client.post(&path, json!({"content": format!("{n}")}));
+            tokio::spawn(async move { sent.await })
+        });
+        let sends: Vec<_> = sends.collect();
+        for sent in sends {
+            let answer = sent.await.unwrap();
+            refused += u64::from(answer["error"]["details"]["outcome"] == "none");
+        }
+    }
+    let kind = operator.kind("conversation").await;
+    let counts = kind["refused"].as_object().unwrap().values();
+    let counted: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
+    assert!(refused > 0);
+    assert_eq!(counted, refused, "{}", kind["refused"]);
+}

@@ -116,6 +116,19 @@ async fn kinds_and_actors_are_shown_as_the_interface_shows_them() {
 }
 
 #[tokio::test]
+async fn the_limiter_and_the_webhook_actor_are_taken_by_the_ids_that_are_shown() {
+    let server = Setup::default().start();
+    for id in ["limiter_0", "webhook_dispatcher"] {
+        let restarted = run(&server, &format!("actors restart {id}"));
+        assert_eq!(row(restarted.printed(), "id"), ["id", id]);
+    }
+    let one = run(&server, "actors limiter_0");
+    assert_eq!(row(one.printed(), "id"), ["id", "limiter_0"]);
+    let listed = run(&server, "actors webhook_dispatcher");
+    row(listed.printed(), "webhook_dispatcher");
+}
+
+#[tokio::test]
 async fn an_actor_is_crashed_released_restarted_and_passivated() {
     let mut server = drilling();
     let account = server.account().await;
@@ -207,6 +220,7 @@ async fn what_the_server_refuses_is_told_with_the_field_and_changes_nothing() {
     assert!(crash.refused(1).contains("drills"), "{crash:?}");
     for (words, told) in [
         ("supervision parrot", "parrot"),
+        ("supervision limiter", "limiter"),
         ("actors restart msg_1", "msg_1"),
         (
             "supervision set key.crashes_max=3 key.crashes_max=4",
@@ -235,7 +249,9 @@ async fn a_server_that_is_not_there_or_lets_nobody_in_is_named() {
         "op_another_token_0123456789abcdef",
     );
     let wrong = Ran::of(wrong);
-    assert!(wrong.refused(1).contains("401"), "{wrong:?}");
+    for told in ["401", "[admin] token", &address] {
+        assert!(wrong.refused(1).contains(told), "{wrong:?}");
+    }
     let mut unknown = command(&address, "actors");
     unknown.env_remove("COLLOQUY__ADMIN__TOKEN");
     let unknown = Ran::of(unknown);

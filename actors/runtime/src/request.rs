@@ -101,7 +101,10 @@ impl<E: Entity, R: Send + 'static> Responder<E, R> {
 
     fn send(&mut self, answer: Answer<E, R>) {
         let permit = self.permit.take();
-        if let (Err(AskError::Unavailable { cause, .. }), Some(permit)) = (&answer, &permit) {
+        // A caller that left before its turn was told so, and counted, then.
+        if let (Err(AskError::Unavailable { cause, .. }), Some(permit)) = (&answer, &permit)
+            && !self.is_abandoned()
+        {
             permit.handle().registry.metrics.refused(*cause);
         }
         let caller = self.caller.take();

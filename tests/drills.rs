@@ -3,8 +3,6 @@
 //! slow store. Each figure that operators see agrees with what the test did.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,9 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::support::preload;
 use crate::support::raw;
 use crate::support::shapes::instant;
-use crate::support::{Answer, Client, Receiver, Server, Setup, tool, until};
+use crate::support::{Answer, Client, Receiver, Server, Setup, until};
 
 /// What the busy machine may add to a wait.
 const SLACK: Duration = Duration::from_secs(10);
@@ -385,23 +384,11 @@ int fdatasync(int fd) { return late("fdatasync", fd); }
 /// How long it takes.
 const SYNC: Duration = Duration::from_millis(80);
 
-fn slow_disk() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let [source, library] = ["slow_disk.c", "slow_disk.so"].map(|name| folder.join(name));
-    std::fs::write(&source, SLOW).unwrap();
-    let made = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&library, &source])
-        .arg("-ldl")
-        .status();
-    assert!(tool::started("cc", made).success());
-    library
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_store_makes_writers_wait_and_no_reader() {
+    let slow_disk = preload::library("slow_disk", SLOW);
     let server = drilling()
-        .env("LD_PRELOAD", slow_disk().to_str().unwrap())
+        .env("LD_PRELOAD", slow_disk.to_str().unwrap())
         .env("SYNC_TAKES_MS", &SYNC.as_millis().to_string())
         .start();
     let subject = subjects(&server).await.remove(0);

@@ -2,7 +2,6 @@
 //! receivers that misbehave.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use tokio::task::JoinSet;
 use super::Neighbour;
 use crate::support::documents::id_of;
 use crate::support::{
-    Account, Client, Receiver, Reply, Server, Setup, raw, stored, tool, until, until_now,
+    Account, Client, Receiver, Reply, Server, Setup, preload, raw, stored, until, until_now,
 };
 
 const HOOKS: &str = "/v1/webhooks";
@@ -269,21 +268,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 /// The library that puts it in the place of the system's.
 fn silent_resolver() -> &'static PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let (source, library) = (
-            folder.join("silent_resolver.c"),
-            folder.join("silent_resolver.so"),
-        );
-        std::fs::write(&source, SILENT).unwrap();
-        let made = Command::new("cc")
-            .args(["-shared", "-fPIC", "-o"])
-            .args([&library, &source])
-            .arg("-ldl")
-            .status();
-        assert!(tool::started("cc", made).success());
-        library
-    })
+    LIBRARY.get_or_init(|| preload::library("silent_resolver", SILENT))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,6 +12,7 @@ pub(crate) mod files;
 pub(crate) mod git;
 pub(crate) mod heard;
 pub(crate) mod log;
+pub(crate) mod preload;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod raw;

@@ -201,14 +201,19 @@ fn changed(id: &str, place: usize) -> String {
     format!("{prefix}_{}", digits.into_iter().collect::<String>())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_digit_in_a_path_is_404_everywhere() {
+/// A server that lets actors be crashed, as the last of all operations does.
+fn drilling() -> Server {
     let mut server = Setup::default()
         .delivering("[5]", "5")
         .env("COLLOQUY__SUPERVISION__DRILLS", "true")
         .start();
-    // In the end a drill has crashed the conversation.
     server.expect_errors();
+    server
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_digit_in_a_path_is_404_everywhere() {
+    let server = drilling();
     let world = World::of(&server).await;
     let operations = Operation::all(&server).await;
     assert!(operations.len() > 50, "the document has all of them");

@@ -61,7 +61,8 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// A connection with the settings of this file.
+/// Opens a connection with the settings of this file. It is synced at each checkpoint only: what a
+/// power cut takes away is indexed again, as the position goes with it.
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     let writes = !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -71,19 +72,10 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     if writes {
         connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "secure_delete", "ON")?;
     }
     Ok(connection)
-}
-
-/// Whether SQLite syncs the file. What a crash of the machine takes away of a synced one is indexed
-/// again: the position goes with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Syncing {
-    /// At each checkpoint.
-    Normal,
-    /// Never: a mark beside the file says that it can't be trusted after such a crash.
-    Off,
 }
 
 /// An index that can be written.
@@ -98,16 +90,11 @@ pub(super) struct Opened {
 ///
 /// # Errors
 /// The file can't be used; [`Unusable::is_worthless`] says whether a new one would do better.
-pub(super) fn open(path: &Path, syncing: Syncing, newest: Position) -> Result<Opened, Unusable> {
+pub(super) fn open(path: &Path, newest: Position) -> Result<Opened, Unusable> {
     let mut connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )?;
-    let synchronous = match syncing {
-        Syncing::Normal => "NORMAL",
-        Syncing::Off => "OFF",
-    };
-    connection.pragma_update(None, "synchronous", synchronous)?;
     let pragma =
         |connection: &Connection, name| connection.pragma_query_value(None, name, only::<i64>);
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], only)?;

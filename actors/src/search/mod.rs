@@ -4,7 +4,6 @@
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file.
-//! - `dirty_marker.rs`: whether the file can be trusted.
 //! - `writer.rs`: the thread that fills it.
 //! - here: the handle.
 //!
@@ -12,13 +11,14 @@
 //!
 //! - Whoever follows the feed hands in what happened in its order, each position once. The position
 //!   up to which the index knows everything stands in the file in the same transaction as the
-//!   words: a crash means that some of it is handed in again, which changes nothing.
+//!   words: a crash, of the machine too, means that some of it is handed in again, which changes
+//!   nothing.
 //! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up
 //!   to it.
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and
 //!   log.
 //! - A file that is missing, damaged, of another version or ahead of the store is begun anew from
-//!   position 0; so is one that was being written when the machine stopped.
+//!   position 0.
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
 //!   whose asker has left; what finds no room in the queue, or waits in it for too long, is
 //!   refused. Memory: 32 MiB of texts in the queue at most, then [`Search::put`] waits. What is in
@@ -26,7 +26,6 @@
 //! - While the disk is full, searches are behind and everything else goes on; when there is room
 //!   again, it catches up.
 
-mod dirty_marker;
 mod index;
 mod words;
 mod writer;
@@ -45,8 +44,7 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use tokio::sync::{Semaphore, watch};
 
-use self::dirty_marker::DirtyMarker;
-use self::index::{Opened, Syncing, Window};
+use self::index::{Opened, Window};
 use self::writer::{Shared, Task, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
@@ -141,6 +139,7 @@ impl Default for Pace {
 
 /// The search index: one thread that writes it, and a few connections that search in it.
 pub struct Search {
+    path: PathBuf,
     inbox: Mutex<Option<Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Searches take turns by account number.
@@ -171,11 +170,10 @@ impl Search {
         reads: QueueBounds,
     ) -> Result<(Self, Position), SearchError> {
         let path = &resolved(path);
-        let marker = DirtyMarker::of(path);
         let Opened {
             connection,
             position,
-        } = open_or_begin(path, &marker, newest)?;
+        } = open_or_begin(path, newest)?;
         let reader = || {
             index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
                 .map_err(|error| no_sqlite(path, error))
@@ -191,7 +189,6 @@ impl Search {
             )),
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
-            marker,
             closing: AtomicBool::new(false),
         });
         let (inbox, works) = channel();
@@ -212,6 +209,7 @@ impl Search {
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((
             Search {
+                path: path.to_owned(),
                 inbox: Mutex::new(Some(inbox)),
                 thread,
                 readers,
@@ -325,24 +323,33 @@ impl Search {
         self.shared.healthy.load(Ordering::Relaxed)
     }
 
-    /// Whether the file has turned out to be damaged: close it and open it again, then it begins
-    /// anew.
+    /// Whether the file has turned out to be damaged: closing deletes it, and the next opening
+    /// begins anew.
     #[must_use]
     pub fn damaged(&self) -> bool {
         self.shared.damaged.load(Ordering::Relaxed)
     }
 
-    /// Ends after what is being written; the rest is to be handed in again. Blocks: not for an
-    /// arbiter.
+    /// Ends after what is being written; the rest is to be handed in again. Deletes a file that is
+    /// damaged. Blocks: not for an arbiter.
     pub fn close(&self) {
         self.shared.closing.store(true, Ordering::Relaxed);
         self.inbox.lock().take();
-        if let Some(thread) = self.thread.lock().take() {
+        let thread = self.thread.lock().take();
+        let is_first = thread.is_some();
+        if let Some(thread) = thread {
             // A panic in there was caught.
             let _ = thread.join();
         }
         self.shared.room.close();
         self.readers.close();
+        // Only once: by then the path may be that of the index which was opened after this one.
+        if is_first && self.damaged() {
+            // What stays is found damaged again.
+            if let Err(error) = delete(&self.path, "it is damaged") {
+                tracing::error!(%error, "the damaged search index can't be deleted");
+            }
+        }
     }
 }
 
@@ -365,35 +372,19 @@ fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
     SearchError::Sqlite(path.to_owned(), error)
 }
 
-fn open_or_begin(
-    path: &Path,
-    marker: &DirtyMarker,
-    newest: Position,
-) -> Result<Opened, SearchError> {
-    let why = if let Some(why) = marker.distrusted() {
-        why.to_owned()
+fn open_or_begin(path: &Path, newest: Position) -> Result<Opened, SearchError> {
+    let why = if unsynced_mark(path).exists() {
+        "an earlier version was writing it, without syncing it".to_owned()
     } else {
-        match index::open(path, marked(marker), newest) {
+        match index::open(path, newest) {
             Ok(opened) => return Ok(opened),
             Err(unusable) if unusable.is_worthless() => unusable.to_string(),
             Err(index::Unusable::Sqlite(error)) => return Err(no_sqlite(path, error)),
             Err(index::Unusable::Worthless(why)) => why.to_owned(),
         }
     };
-    tracing::warn!(why, path = %path.display(), "the search index is made anew");
-    // The mark goes last: a crash in between leaves it to be done again.
-    for file in index::files(path)
-        .iter()
-        .map(PathBuf::as_path)
-        .chain([marker.mark()])
-    {
-        match std::fs::remove_file(file) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(SearchError::File(file.to_owned(), error)),
-        }
-    }
-    match index::open(path, marked(marker), newest) {
+    delete(path, &why)?;
+    match index::open(path, newest) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
         Err(index::Unusable::Worthless(why)) => Err(SearchError::File(
@@ -403,11 +394,24 @@ fn open_or_begin(
     }
 }
 
-/// Marks an index before it is opened. Where that can't be done, it has to be synced.
-fn marked(marker: &DirtyMarker) -> Syncing {
-    if marker.mark_dirty() {
-        Syncing::Off
-    } else {
-        Syncing::Normal
+/// Names the mark that earlier versions kept beside an index while they wrote it. They did not sync
+/// it: what a crash of the machine left of it could be anything.
+fn unsynced_mark(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".writing");
+    PathBuf::from(name)
+}
+
+/// Deletes an index that can't be used, so that the next opening begins anew.
+fn delete(path: &Path, why: &str) -> Result<(), SearchError> {
+    tracing::warn!(why, path = %path.display(), "the search index is made anew");
+    // The mark goes last: a crash in between leaves the rest to be done again.
+    for file in index::files(path).into_iter().chain([unsynced_mark(path)]) {
+        match std::fs::remove_file(&file) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(SearchError::File(file, error)),
+        }
     }
+    Ok(())
 }

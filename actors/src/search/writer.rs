@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::dirty_marker::DirtyMarker;
 use super::{Entry, Pace, index};
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
@@ -49,10 +48,8 @@ pub(super) struct Shared {
     pub(super) room: Arc<Semaphore>,
     /// Whether the last attempt to write worked.
     pub(super) healthy: AtomicBool,
-    /// Whether the file is damaged: the next opening begins anew.
+    /// Whether the file is damaged: it is deleted when the index is closed.
     pub(super) damaged: AtomicBool,
-    /// Says so to the next opening.
-    pub(super) marker: DirtyMarker,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
 }
@@ -61,8 +58,7 @@ impl Shared {
     /// Remembers if this error means that the file is damaged.
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, "the search index is damaged; it is made anew when it is opened next");
-            self.marker.mark_corrupt();
+            tracing::error!(%error, "the search index is damaged");
         }
     }
 }
@@ -242,19 +238,10 @@ impl Writer {
         Ok(changed)
     }
 
-    /// Leaves a file that even a crash of the machine leaves as it is.
-    fn close(&mut self) {
-        let emptied = index::erase(&self.connection);
-        match emptied.map(|emptied| {
-            if emptied {
-                self.shared.marker.close()
-            } else {
-                Ok(())
-            }
-        }) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the search index can't be synced"),
-            Err(error) => tracing::error!(%error, "the search index's log can't be emptied"),
+    /// Leaves everything in the file, and a log without what was erased.
+    fn close(&self) {
+        if let Err(error) = index::erase(&self.connection) {
+            tracing::error!(%error, "the search index's log can't be emptied");
         }
     }
 

@@ -101,7 +101,7 @@ impl Creation<'_> {
     ) -> Result<Q::Reply, OpenError> {
         let caller = Caller {
             tenant,
-            by: Actor::server("first start"),
+            actor: Actor::server("first start"),
         };
         let command = RecordCommand {
             meta: CommandMeta::new(caller),

@@ -96,7 +96,7 @@ async fn unassign(
         for header in page.items {
             let caller = Caller {
                 tenant,
-                by: Actor::server("a user was deleted"),
+                actor: Actor::server("a user was deleted"),
             };
             let asked = conversations
                 .ask(header.id, CommandMeta::new(caller), UnassignUser { user })

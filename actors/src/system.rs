@@ -493,7 +493,7 @@ impl Builder<'_> {
             Box::pin(async move {
                 let caller = Caller {
                     tenant: endpoint.tenant,
-                    by: Actor::server("webhooks"),
+                    actor: Actor::server("webhooks"),
                 };
                 let meta = CommandMeta::new(caller);
                 let request = DisableWebhook {

@@ -198,8 +198,8 @@ impl Timers {
                 let conversations = Arc::clone(&self.conversations);
                 let (id, tenant) = (one.id, one.tenant);
                 let meta = move |chore| {
-                    let by = Actor::server(chore);
-                    CommandMeta::new(Caller { tenant, by })
+                    let actor = Actor::server(chore);
+                    CommandMeta::new(Caller { tenant, actor })
                 };
                 asked.spawn(async move {
                     let answer = match timing {

@@ -190,7 +190,7 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
             number,
             entity: commit.subject.number,
             sequence,
-            happened: row.happened,
+            kind: row.kind,
             at: commit.at,
         };
         let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {

@@ -99,7 +99,7 @@ impl ApiCall {
     pub(crate) fn account_caller(&self) -> Caller {
         Caller {
             tenant: self.account_wide(),
-            by: self.caller.by.clone(),
+            actor: self.caller.actor.clone(),
         }
     }
 }

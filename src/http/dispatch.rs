@@ -380,7 +380,7 @@ impl RequestContext {
         let request_id = Arc::clone(&self.request_id);
         Ok(Caller {
             tenant,
-            by: Actor {
+            actor: Actor {
                 key,
                 user: acting.known()?,
                 address: Some(target.arrival.address),

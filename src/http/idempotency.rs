@@ -29,7 +29,7 @@ impl RequestIdentity {
             method: call.request.method().clone(),
             path: call.request.uri().path().to_owned(),
             query: call.query().to_owned(),
-            user: shown(call.caller.by.user),
+            user: shown(call.caller.actor.user),
         }
     }
 

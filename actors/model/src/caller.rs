@@ -96,5 +96,5 @@ pub struct Caller {
     /// What it may see and change.
     pub tenant: Tenant,
     /// The user or key that acts, as events and activities name it.
-    pub by: Actor,
+    pub actor: Actor,
 }

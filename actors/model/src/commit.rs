@@ -23,7 +23,7 @@ use crate::user::Role;
 #[derive(Debug)]
 pub struct NewRow {
     /// The kind of event.
-    pub happened: EventKind,
+    pub kind: EventKind,
     /// The event's data, as JSON. Written once; redaction apart, it never changes.
     pub payload: Bytes,
     /// Counts up to and with this row.
@@ -192,7 +192,7 @@ pub struct Commit {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// The user or key that did it, with the request and the address.
-    pub by: Actor,
+    pub actor: Actor,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// Its events, in order; none: only an answer is kept.
@@ -216,12 +216,12 @@ impl Commit {
     /// A command of this caller at this instant, on the entity as it is behind this sequence. As it
     /// stands it changes nothing.
     pub fn new(subject: Subject, expected: Sequence, caller: Caller, at: i64) -> Self {
-        let Caller { tenant, by } = caller;
+        let Caller { tenant, actor } = caller;
         Commit {
             subject,
             expected,
             tenant,
-            by,
+            actor,
             at,
             rows: Vec::new(),
             header: Header::Unchanged,

@@ -69,7 +69,7 @@ impl Wants {
     #[must_use]
     pub fn admits(&self, event: &Event) -> bool {
         let one = |named: bool, found: bool| !named || found;
-        one(!self.kinds.is_empty(), self.kinds.contains(&event.happened))
+        one(!self.kinds.is_empty(), self.kinds.contains(&event.kind))
             && one(
                 !self.channels.is_empty(),
                 event

@@ -28,7 +28,7 @@ pub struct Event {
     /// Its `seq`: 1, 2, 3 … in its entity.
     pub sequence: Sequence,
     /// The kind of event.
-    pub happened: EventKind,
+    pub kind: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// What filters see: the conversation's channel as of this commit …
@@ -62,7 +62,7 @@ impl Event {
             number,
             entity,
             sequence,
-            happened,
+            kind,
             at,
         } = row;
         let SeenNow {
@@ -77,7 +77,7 @@ impl Event {
             number,
             entity,
             sequence,
-            happened,
+            kind,
             at,
             channel,
             priority,
@@ -103,7 +103,7 @@ impl Event {
     fn written(&self) -> Bytes {
         let head = Head {
             id: self.id(),
-            event: self.happened.word(),
+            event: self.kind.word(),
             created_at: Timestamp(self.at),
             api_version: "1.0",
             seq: self.sequence,
@@ -129,7 +129,7 @@ pub struct EventRow {
     pub number: FeedNumber,
     pub entity: u64,
     pub sequence: Sequence,
-    pub happened: EventKind,
+    pub kind: EventKind,
     pub at: i64,
 }
 

@@ -26,7 +26,7 @@ impl EventFilter {
     /// Whether this event passes every part of the filter that is set.
     #[must_use]
     pub fn admits(&self, event: &Event) -> bool {
-        (self.kinds.is_empty() || self.kinds.contains(&event.happened))
+        (self.kinds.is_empty() || self.kinds.contains(&event.kind))
             && self
                 .channel
                 .is_none_or(|channel| event.channel == Some(channel))

@@ -77,7 +77,7 @@ impl EventKind {
         EventKind::EVENTS
             .iter()
             .copied()
-            .find(|happened| happened.word() == word)
+            .find(|kind| kind.word() == word)
     }
 
     /// The event that the store wrote so.
@@ -86,6 +86,6 @@ impl EventKind {
         EventKind::EVENTS
             .iter()
             .copied()
-            .find(|happened| *happened as i64 == code)
+            .find(|kind| *kind as i64 == code)
     }
 }

@@ -388,7 +388,7 @@ impl<R: RecordSpec> Turn<'_, R> {
             Secret::Hidden => reply.body.clone(),
         };
         let payload = state.show(&self.identity, Secret::Hidden);
-        let happened = if new {
+        let kind = if new {
             EventKind::RecordCreated
         } else {
             EventKind::RecordUpdated
@@ -406,7 +406,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         });
         let conditional = !conditions.is_empty()
             || !matches!(&header, Header::Record { names, .. } if names.is_empty());
-        let mut commit = self.commit(&reply, Some(kept), vec![row(happened, payload)], header);
+        let mut commit = self.commit(&reply, Some(kept), vec![row(kind, payload)], header);
         commit.conditions = conditions;
         commit.effects = effects;
         Decision::Change {
@@ -458,7 +458,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         });
         let caller = Caller {
             tenant: self.context.tenant,
-            by: self.caller.by,
+            actor: self.caller.actor,
         };
         let commit = Commit::new(
             subject::<R>(self.record.id),
@@ -483,9 +483,9 @@ fn subject<R: RecordSpec>(id: Id<R::Named>) -> Subject {
     }
 }
 
-fn row(happened: EventKind, payload: Bytes) -> NewRow {
+fn row(kind: EventKind, payload: Bytes) -> NewRow {
     NewRow {
-        happened,
+        kind,
         payload,
         counts: MessageCounts::default(),
         seen: None,

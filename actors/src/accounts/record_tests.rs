@@ -37,7 +37,7 @@ impl<R: RecordSpec> Play<R> {
     fn new(tenant: Tenant) -> Self {
         let caller = Caller {
             tenant,
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         };
         Play {
             record: Record::vacant(Id::new(1)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::context::{CommandContext, NewIds, Surroundings};
+use super::context::{CommandContext, DecisionContext, NewIds};
 use super::messages::ConversationError;
 use super::rules::{ConversationRequest, decide};
 use super::state::{Changed, Conversation, Live};
@@ -120,14 +120,14 @@ impl<R: ConversationRequest> ConversationCommand<R> {
         self,
         conversation: &Conversation,
         found: Option<StoredMessage>,
-        surroundings: Surroundings,
+        context: DecisionContext,
     ) -> Decision<Conversation, R::Reply> {
         let CommandMeta {
             caller,
             if_match,
             reservation,
         } = self.meta;
-        let Surroundings { now, ids, bounds } = surroundings;
+        let DecisionContext { now, ids, bounds } = context;
         let context = CommandContext {
             caller,
             if_match,
@@ -163,12 +163,12 @@ impl<R: ConversationRequest> Command<Conversation> for ConversationCommand<R> {
         found: Option<Option<StoredMessage>>,
         now: Timestamp,
     ) -> Decision<Conversation, R::Reply> {
-        let surroundings = Surroundings {
+        let context = DecisionContext {
             now,
             ids: NewIds::RANDOM,
             bounds: Bounds::get(),
         };
-        self.decide_at(conversation, found.flatten(), surroundings)
+        self.decide_at(conversation, found.flatten(), context)
     }
 }
 

@@ -48,7 +48,7 @@ impl CommandContext {
 
 /// The time, the source of identifiers and the limits of a decision.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Surroundings {
+pub(super) struct DecisionContext {
     pub(super) now: Timestamp,
     pub(super) ids: NewIds,
     pub(super) bounds: &'static Bounds,
@@ -70,14 +70,14 @@ impl NewIds {
 
 /// What a request is checked against before its conversation is asked.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct CheckContext<'a> {
     pub(super) tenant: Tenant,
     pub(super) users: &'a Identity,
     /// The clock, which few requests need.
     pub(super) clock: fn() -> Timestamp,
 }
 
-impl Entry<'_> {
+impl CheckContext<'_> {
     /// Whether this is a user of the account.
     pub(super) fn is_user(&self, user: UserId) -> bool {
         self.users.user(self.tenant, user).is_some()

@@ -95,7 +95,7 @@ impl Draft {
 
     fn row(
         &mut self,
-        happened: EventKind,
+        kind: EventKind,
         payload: Bytes,
         sender: Option<SenderType>,
         edits: Option<Sequence>,
@@ -114,7 +114,7 @@ impl Draft {
             sender,
         });
         self.rows.push(NewRow {
-            happened,
+            kind,
             payload,
             counts: self.live.counts,
             seen,
@@ -125,7 +125,7 @@ impl Draft {
     /// An event that shows the whole conversation.
     fn event(
         &mut self,
-        happened: EventKind,
+        kind: EventKind,
         changes: Option<Map<String, Value>>,
         reason: Option<Option<&str>>,
     ) {
@@ -136,7 +136,7 @@ impl Draft {
             changes,
             reason,
         });
-        self.row(happened, data, None, None);
+        self.row(kind, data, None, None);
     }
 
     /// Adds a message, with its event.
@@ -208,12 +208,12 @@ impl Draft {
             before: Some(Box::new(before)),
             after: Box::new(after),
         };
-        let happened = if closes {
+        let kind = if closes {
             EventKind::ConversationClosed
         } else {
             EventKind::ConversationUpdated
         };
-        self.event(happened, Some(changes), closes.then_some(reason));
+        self.event(kind, Some(changes), closes.then_some(reason));
     }
 
     /// Commits the draft with this answer. With conditions the next request waits until the commit
@@ -287,7 +287,7 @@ impl Draft {
         };
         let caller = Caller {
             tenant: live.tenant,
-            by: caller.by,
+            actor: caller.actor,
         };
         let subject = Conversation::subject(live.id);
         let commit = Commit {

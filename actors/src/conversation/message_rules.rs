@@ -1,7 +1,7 @@
 //! The rules of a conversation's messages, pure like those of the conversation itself: sending,
 //! editing, redacting.
 
-use super::context::{CommandContext, Entry};
+use super::context::{CheckContext, CommandContext};
 use super::draft::{Draft, NewMessage};
 use super::messages::{ConversationError, RedactMessage, ReviseMessage, SendMessage};
 use super::rules::{ConversationRequest, Decided, invalid};
@@ -19,9 +19,9 @@ use colloquy_runtime::Decision;
 impl ConversationRequest for SendMessage {
     type Reply = Answer;
 
-    fn check(&self, entry: &Entry<'_>) -> Result<(), ConversationError> {
+    fn check(&self, context: &CheckContext<'_>) -> Result<(), ConversationError> {
         match self.sender_id {
-            Some(SenderId::User(user)) if !entry.is_user(user) => {
+            Some(SenderId::User(user)) if !context.is_user(user) => {
                 Err(invalid("sender_id", "must be a valid user ID"))
             }
             Some(SenderId::User(_) | SenderId::Customer(_)) | None => Ok(()),
@@ -37,7 +37,7 @@ impl ConversationRequest for SendMessage {
 
     /// A customer's message makes the conversation active.
     fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
-        let new = new_message(live, self, context.caller.by.user)?;
+        let new = new_message(live, self, context.caller.actor.user)?;
         let reopens =
             new.sender_type == SenderType::Customer && live.state.status != Status::Active;
         if live.state.status == Status::Closed && !reopens {

@@ -22,7 +22,7 @@ pub use self::actor::{ConversationCommand, MessageLookup};
 pub use self::rules::ConversationRequest;
 pub use self::state::{Changed, Conversation};
 
-use self::context::Entry;
+use self::context::CheckContext;
 use self::message_rules::read_message;
 use self::messages::{
     ConversationError, ConversationView, CreateConversation, CustomerShown, EmbeddedCustomer,
@@ -118,12 +118,12 @@ impl Conversations {
         request: R,
     ) -> Result<R::Reply, AskError<ConversationError>> {
         let tenant = meta.caller.tenant;
-        let entry = Entry {
+        let context = CheckContext {
             tenant,
             users: &self.identity,
             clock: Timestamp::now,
         };
-        request.check(&entry).map_err(AskError::Refused)?;
+        request.check(&context).map_err(AskError::Refused)?;
         if let Some(id) = request.sending_customer() {
             let named = CustomerParameter {
                 field: "sender_id",

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::context::{CommandContext, Entry};
+use super::context::{CheckContext, CommandContext};
 use super::draft::{Draft, NewMessage, unchanged};
 use super::messages::{
     ChangeConversation, CloseConversation, CloseIdle, ConversationError, EndSnooze,
@@ -30,7 +30,7 @@ pub trait ConversationRequest: Send + 'static {
     ///
     /// # Errors
     /// A value is not acceptable, whatever the conversation is.
-    fn check(&self, _entry: &Entry<'_>) -> Result<(), ConversationError> {
+    fn check(&self, _context: &CheckContext<'_>) -> Result<(), ConversationError> {
         Ok(())
     }
 
@@ -148,13 +148,13 @@ impl ConversationRequest for ReadConversation {
 impl ConversationRequest for ChangeConversation {
     type Reply = Answer;
 
-    fn check(&self, entry: &Entry<'_>) -> Result<(), ConversationError> {
+    fn check(&self, context: &CheckContext<'_>) -> Result<(), ConversationError> {
         let assignee = self.assignee_id.flatten();
-        if assignee.is_some_and(|user| !entry.is_user(user)) {
+        if assignee.is_some_and(|user| !context.is_user(user)) {
             return Err(invalid("assignee_id", "must be a valid user ID"));
         }
         let snoozed_until = self.snoozed_until.flatten();
-        if snoozed_until.is_some_and(|until| until <= (entry.clock)()) {
+        if snoozed_until.is_some_and(|until| until <= (context.clock)()) {
             return Err(invalid("snoozed_until", "must be a time in the future"));
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::context::{NewIds, Surroundings};
+use super::context::{DecisionContext, NewIds};
 use super::messages::{CommandMeta, DocumentError};
 use super::precompute::{self, Precompute, Task};
 use super::rules::{self, Asked, ComputedRequest, Decided, DocumentRequest};
@@ -121,7 +121,12 @@ impl<R: DocumentRequest> Command<Document> for DocumentCommand<R> {
             users,
         } = self;
         let asked = Asked { meta, users };
-        decision(rules::decide(document, request, asked, surroundings(now)))
+        decision(rules::decide(
+            document,
+            request,
+            asked,
+            decision_context(now),
+        ))
     }
 }
 
@@ -145,19 +150,15 @@ impl<R: ComputedRequest> Command<Document> for ComputedCommand<R> {
             users,
         } = self.0;
         let asked = Asked { meta, users };
-        let surroundings = surroundings(now);
+        let context = decision_context(now);
         decision(rules::decide_computed(
-            document,
-            request,
-            asked,
-            surroundings,
-            computed,
+            document, request, asked, context, computed,
         ))
     }
 }
 
-fn surroundings(now: Timestamp) -> Surroundings {
-    Surroundings {
+fn decision_context(now: Timestamp) -> DecisionContext {
+    DecisionContext {
         now,
         ids: NewIds::RANDOM,
         bounds: Bounds::get(),

@@ -16,7 +16,7 @@ use colloquy_runtime::Decision;
 
 /// What a rule takes from the world around it, handed in so that it is pure.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Surroundings {
+pub(super) struct DecisionContext {
     /// The time of the decision.
     pub(super) now: Timestamp,
     /// Makes new identifiers.

@@ -163,7 +163,7 @@ impl Draft {
     }
 
     /// An event that shows the document as it is now.
-    pub(super) fn event(&mut self, happened: EventKind, mut extras: EventExtras<'_>) {
+    pub(super) fn event(&mut self, kind: EventKind, mut extras: EventExtras<'_>) {
         self.live.sequence = self.live.sequence.next();
         let mut document = self.live.view(None);
         if let Some(version) = extras.version.take() {
@@ -175,7 +175,7 @@ impl Draft {
             share_id: self.through,
         });
         self.rows.push(NewRow {
-            happened,
+            kind,
             payload,
             counts: MessageCounts::default(),
             seen: None,
@@ -184,13 +184,13 @@ impl Draft {
     }
 
     /// Adds the event that shows a new version.
-    pub(super) fn version_event(&mut self, happened: EventKind, version: &StoredVersion) {
+    pub(super) fn version_event(&mut self, kind: EventKind, version: &StoredVersion) {
         let live = self.live.clone();
         let extras = EventExtras {
             version: Some(live.version_view(version)),
             ..EventExtras::default()
         };
-        self.event(happened, extras);
+        self.event(kind, extras);
     }
 
     /// Adds a version; one on the head's line becomes the head, and comments on the old one follow
@@ -417,7 +417,7 @@ fn commit(live: &Live, context: CommandContext, header: Header, reply: &Answer) 
     });
     let caller = Caller {
         tenant: live.tenant,
-        by: context.caller.by,
+        actor: context.caller.actor,
     };
     let commit = Commit::new(
         Document::subject(live.id),

@@ -307,7 +307,7 @@ impl Documents {
             let id = ActivityId::at_position(row.at, row.position);
             let (version, details) = details(&row.payload, role)
                 .map_err(|error| Unreadable::found(format_args!("{id}: an event's data"), error))?;
-            let (action, actor, at) = (row.happened.word(), row.actor.clone(), Timestamp(row.at));
+            let (action, actor, at) = (row.kind.word(), row.actor.clone(), Timestamp(row.at));
             Ok(ActivityView {
                 id,
                 action,

@@ -60,7 +60,7 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
             let id = DocumentId::from_parts(subject.number, subject.tail);
             let caller = Caller {
                 tenant,
-                by: Actor::server("the bin is emptied"),
+                actor: Actor::server("the bin is emptied"),
             };
             let meta = CommandMeta::new(caller, Requester::Account(None));
             let purge = PurgeDocument {

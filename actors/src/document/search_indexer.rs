@@ -265,7 +265,7 @@ impl Follower<'_> {
                 match row {
                     FeedRow::Event(event) => {
                         last = last.max(event.position);
-                        if event.happened.is_of_document() {
+                        if event.kind.is_of_document() {
                             touched.insert(event.entity, event);
                         }
                     }

@@ -46,7 +46,7 @@ impl Documents {
     /// Who a caller is, as far as roles in documents go.
     #[must_use]
     pub fn requester(&self, caller: &Caller) -> Requester {
-        match caller.by.user {
+        match caller.actor.user {
             None => Requester::Account(None),
             Some(user) if self.identity.user(caller.tenant, user) == Some(Role::Admin) => {
                 Requester::Account(Some(user))

@@ -66,13 +66,13 @@ impl Link {
     /// What goes with a request of the link's holder: a caller of the document's account and mode,
     /// with neither key nor user.
     #[must_use]
-    pub fn meta(&self, by: &Actor) -> CommandMeta {
+    pub fn meta(&self, actor: &Actor) -> CommandMeta {
         let caller = Caller {
             tenant: self.tenant,
-            by: Actor {
+            actor: Actor {
                 key: None,
                 user: None,
-                ..by.clone()
+                ..actor.clone()
             },
         };
         CommandMeta::new(caller, self.requester)
@@ -137,7 +137,7 @@ impl Documents {
         &self,
         token: &str,
         password: Option<&str>,
-        by: &Actor,
+        actor: &Actor,
     ) -> Result<Link, LinkError> {
         let hash = token_hash(token).ok_or(LinkError::Gone)?;
         let found = self
@@ -149,10 +149,10 @@ impl Documents {
         let document = DocumentId::from_parts(subject.number, subject.tail);
         let caller = Caller {
             tenant,
-            by: Actor {
+            actor: Actor {
                 key: None,
                 user: None,
-                ..by.clone()
+                ..actor.clone()
             },
         };
         let meta = CommandMeta::new(caller, Requester::Account(None));
@@ -232,9 +232,9 @@ impl Documents {
     ///
     /// # Errors
     /// It has been used up or taken back meanwhile, or why it could not be asked.
-    pub async fn use_link(&self, link: &Link, by: &Actor) -> Result<(), LinkError> {
+    pub async fn use_link(&self, link: &Link, actor: &Actor) -> Result<(), LinkError> {
         let share = link.share;
-        self.ask(link.document, link.meta(by), UseShare { share })
+        self.ask(link.document, link.meta(actor), UseShare { share })
             .await?;
         Ok(())
     }

@@ -423,7 +423,7 @@ impl Listeners {
             Item::Event(event) => {
                 self.give_lines(event, item, share_max);
                 self.give(Interest::Webhooks, item);
-                if event.happened.is_of_document() {
+                if event.kind.is_of_document() {
                     self.give(Interest::Documents, item);
                 }
             }

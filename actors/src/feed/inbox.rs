@@ -139,7 +139,7 @@ mod tests {
             number: FeedNumber(1),
             entity: 1,
             sequence: Sequence(1),
-            happened: EventKind::MessageCreated,
+            kind: EventKind::MessageCreated,
             at: 0,
         };
         let payload = vec![b'x'; bytes].into();

@@ -18,7 +18,7 @@ fn event(position: Position, bytes: usize) -> Item {
         number: FeedNumber(1),
         entity: 1,
         sequence: Sequence(1),
-        happened: EventKind::MessageCreated,
+        kind: EventKind::MessageCreated,
         at: 0,
     };
     let payload = vec![b'x'; bytes].into();

@@ -95,7 +95,7 @@ pub struct NewDelivery {
     /// The position of the event among all commits.
     pub position: Position,
     /// The kind of the event that is delivered.
-    pub happened: EventKind,
+    pub kind: EventKind,
     /// When it was made, in Unix milliseconds.
     pub at: i64,
     /// What has become of it already.
@@ -255,7 +255,7 @@ pub struct StoredDelivery {
     /// When the event was committed.
     pub event_at: i64,
     /// The kind of the event that is delivered.
-    pub happened: EventKind,
+    pub kind: EventKind,
     /// When the delivery was made, in Unix milliseconds.
     pub at: i64,
     /// Whether it waits, was delivered or has failed.
@@ -292,7 +292,7 @@ pub struct DeliveryQuery {
     /// Only those in this state.
     pub state: Option<DeliveryState>,
     /// Only those of this kind of event.
-    pub happened: Option<EventKind>,
+    pub kind: Option<EventKind>,
     /// Which part; `After` and `Before` hold a delivery's identifier.
     pub paging: Paging,
 }

@@ -198,7 +198,7 @@ pub struct ActivityRow {
     /// The position of the row that says it.
     pub position: Position,
     /// The kind of event: what was done.
-    pub happened: EventKind,
+    pub kind: EventKind,
     /// When, in Unix milliseconds.
     pub at: i64,
     /// The user or key that did it.

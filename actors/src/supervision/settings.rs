@@ -120,8 +120,8 @@ impl Supervision {
             let commit = self.commit_of(kept.revision, next, caller.clone());
             match self.commit(commit).await {
                 Ok(()) => {
-                    let by = &*caller.by.request_id;
-                    tracing::info!(request_id = by, "an operator has changed the supervision");
+                    let request_id = &*caller.actor.request_id;
+                    tracing::info!(request_id, "an operator has changed the supervision");
                     return Ok(self.settings());
                 }
                 Err(CommitFailure::Conflict) => self.reload().await?,
@@ -176,7 +176,7 @@ impl Supervision {
         let body = json::text(&settings);
         let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now().0);
         commit.rows.push(NewRow {
-            happened: match revision {
+            kind: match revision {
                 Sequence::ZERO => EventKind::RecordCreated,
                 _ => EventKind::RecordUpdated,
             },

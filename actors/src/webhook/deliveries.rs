@@ -146,14 +146,14 @@ impl Deliveries {
         self.reach(tenant, webhook).await?;
         let DeliveryList {
             status: state,
-            event: happened,
+            event: kind,
             paging,
         } = list;
         let query = DeliveryQuery {
             tenant,
             endpoint: webhook.number(),
             state,
-            happened,
+            kind,
             paging,
         };
         let found = self.store.deliveries(query).await?;

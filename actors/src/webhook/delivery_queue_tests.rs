@@ -158,7 +158,7 @@ fn event(position: Position, entity: u64) -> Arc<Event> {
         number: FeedNumber(u64::try_from(position.0).unwrap()),
         entity,
         sequence: Sequence(u64::try_from(position.0).unwrap()),
-        happened: EventKind::MessageCreated,
+        kind: EventKind::MessageCreated,
         at: 1_000,
     };
     Arc::new(Event::new(row, SeenNow::default(), "{}".into()))

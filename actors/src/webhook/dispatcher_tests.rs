@@ -130,7 +130,7 @@ impl Desk {
     fn ask<Q: RecordRequest<Webhook>>(&mut self, request: Q) {
         let caller = Caller {
             tenant: tenant(),
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         };
         let command = RecordCommand {
             meta: CommandMeta::new(caller),
@@ -161,9 +161,9 @@ impl Desk {
                 last_message_at: Some(1),
                 ..MessageCounts::default()
             };
-            let happened = EventKind::MessageCreated;
+            let kind = EventKind::MessageCreated;
             let row = NewRow {
-                happened,
+                kind,
                 payload: "{}".into(),
                 counts,
                 seen: None,
@@ -176,7 +176,7 @@ impl Desk {
             };
             let caller = Caller {
                 tenant: tenant(),
-                by: Actor::server("a test"),
+                actor: Actor::server("a test"),
             };
             self.commit(Commit {
                 rows: vec![row],
@@ -312,7 +312,7 @@ fn what_happened_before_is_delivered_again_in_order() {
     desk.until(&deliveries, 150);
     let caller = Caller {
         tenant: tenant(),
-        by: Actor::server("a test"),
+        actor: Actor::server("a test"),
     };
     let replay = deliveries.replay(desk.id, ReplayEvents::default(), caller, None);
     assert_eq!(desk.runtime.block_on(replay).unwrap().done, Done::Accepted);

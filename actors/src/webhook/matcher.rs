@@ -168,14 +168,14 @@ mod tests {
         })
     }
 
-    fn event(position: Position, happened: EventKind, tenant: Tenant) -> Event {
+    fn event(position: Position, kind: EventKind, tenant: Tenant) -> Event {
         let row = EventRow {
             position,
             tenant,
             number: FeedNumber(1),
             entity: 7,
             sequence: Sequence(1),
-            happened,
+            kind,
             at: 1_000,
         };
         let seen = SeenNow {

@@ -59,7 +59,7 @@ impl DeliveryView {
             delivery_id: stored.id(),
             webhook_id,
             event_id: stored.event_id(),
-            event: stored.happened.word(),
+            event: stored.kind.word(),
             status: stored.state,
             attempts: stored.attempts,
             next_attempt_at: stored.due.map(Timestamp),

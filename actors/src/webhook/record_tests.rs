@@ -318,7 +318,7 @@ impl Play {
         };
         let caller = Caller {
             tenant,
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         };
         let meta = CommandMeta {
             reservation: Some(reservation),

@@ -31,7 +31,7 @@ impl Prefix for CommentKind {
 }
 
 /// A sample of this kind, as of now.
-pub(super) fn sample(happened: EventKind, tenant: Tenant, now: Timestamp) -> Event {
+pub(super) fn sample(kind: EventKind, tenant: Tenant, now: Timestamp) -> Event {
     // So large that no real position is like it: the event's identifier is made of it.
     let position = i64::try_from(colloquy_model::random::u64() >> 2).unwrap_or(i64::MAX);
     let row = EventRow {
@@ -40,15 +40,15 @@ pub(super) fn sample(happened: EventKind, tenant: Tenant, now: Timestamp) -> Eve
         number: FeedNumber(1),
         entity: 1,
         sequence: Sequence(1),
-        happened,
+        kind,
         at: now.0,
     };
-    let payload = serde_json::to_vec(&data(happened, now)).unwrap_or_default();
+    let payload = serde_json::to_vec(&data(kind, now)).unwrap_or_default();
     Event::new(row, SeenNow::default(), Bytes::from(payload))
 }
 
-fn data(happened: EventKind, now: Timestamp) -> Value {
-    match happened {
+fn data(kind: EventKind, now: Timestamp) -> Value {
+    match kind {
         EventKind::ConversationCreated => conversation(now),
         EventKind::ConversationUpdated => {
             let changes = json!({"priority": {"from": "normal", "to": "high"}});
@@ -80,7 +80,7 @@ fn data(happened: EventKind, now: Timestamp) -> Value {
         EventKind::DocumentCreated | EventKind::DocumentRestored => document(now),
         EventKind::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
         EventKind::DocumentVersionCreated | EventKind::DocumentMerged => {
-            let parents = if happened == EventKind::DocumentMerged {
+            let parents = if kind == EventKind::DocumentMerged {
                 2
             } else {
                 1

@@ -85,7 +85,7 @@ impl SliceBuilder {
             endpoint,
             key,
             position: event.position,
-            happened: event.happened,
+            kind: event.kind,
             at: self.last_at,
             fate,
         });

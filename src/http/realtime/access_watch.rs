@@ -69,7 +69,7 @@ impl ConnectionAuth {
     /// Who it is now; none where it may not go on.
     pub(super) fn principal(&self, app: &AppState, now_ms: i64) -> Option<Principal> {
         let principal = app.system.identity.bearer(&self.secret, now_ms)?;
-        let (user, address) = (self.caller.by.user, self.caller.by.address);
+        let (user, address) = (self.caller.actor.user, self.caller.actor.address);
         let own_user = principal
             .key
             .view

@@ -133,15 +133,15 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
         .principal(app, at.0)
         .ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
     let address = caller
-        .by
+        .actor
         .address
         .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     admission::admit(app, &principal, Arrival { address, at }, &mut None).await?;
     authentication::check_key_type(&principal, SENDING)?;
     authentication::check_permissions(&principal, SENDING)?;
     let message: SendMessage = json::parse(&send.message)?;
-    let request =
-        RequestIdentity::of_message(send.conversation, caller.by.user).fingerprint(&send.message);
+    let request = RequestIdentity::of_message(send.conversation, caller.actor.user)
+        .fingerprint(&send.message);
     // The answer echoes it as it came; as a key it is the same with and without quotes.
     let key = conditions::sound_key(&send.reference).unwrap_or(&send.reference);
     let reservation = match idempotency::look(app, caller.tenant, key, request).await? {

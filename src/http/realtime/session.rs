@@ -168,7 +168,7 @@ impl Session {
                 let user = self
                     .peer
                     .caller
-                    .by
+                    .actor
                     .user
                     .ok_or_else(|| wrong("the socket was opened for no user"))?;
                 if named.is_some_and(|named| named != user) {
@@ -308,7 +308,9 @@ impl Session {
 
     fn pass_on(&mut self, conversation: ConversationId, signal: Signal) -> Result<(), Problem> {
         match signal {
-            Signal::Typing => self.member.typing(conversation, self.peer.caller.by.user),
+            Signal::Typing => self
+                .member
+                .typing(conversation, self.peer.caller.actor.user),
             Signal::Presence(user, presence) => {
                 let said = self.member.say(conversation, user, presence);
                 said.map_err(|_| {

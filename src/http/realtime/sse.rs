@@ -176,7 +176,7 @@ fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
         b"id: ",
         cursor.as_bytes(),
         b"\nevent: ",
-        event.happened.word().as_bytes(),
+        event.kind.word().as_bytes(),
         b"\ndata: ",
     ] {
         out.extend_from_slice(part);
@@ -211,7 +211,7 @@ mod tests {
             number: FeedNumber(5),
             entity: 9,
             sequence: Sequence(3),
-            happened: EventKind::MessageCreated,
+            kind: EventKind::MessageCreated,
             at: 1_000,
         };
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");

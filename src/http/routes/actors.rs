@@ -157,7 +157,7 @@ pub(super) fn check_drills(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Prob
 /// The answer to a command: the actor as it stands afterwards.
 async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
     let id = &instance.id;
-    let request_id = &*call.caller.by.request_id;
+    let request_id = &*call.caller.actor.request_id;
     tracing::info!(
         id,
         request_id,

@@ -75,7 +75,7 @@ pub(super) async fn ticket(mut call: ApiCall, _: OptionalJson<Empty>) -> Result<
     let ticket = Ticket {
         account,
         secret: principal.secret,
-        user: call.caller.by.user,
+        user: call.caller.actor.user,
         ends_ms,
     };
     let text = call.app.system.tickets.issue(ticket, call.now.0);

@@ -216,7 +216,7 @@ where
     let meta = CommandMeta {
         caller: Caller {
             tenant,
-            by: caller.by,
+            actor: caller.actor,
         },
         if_match,
         reservation,

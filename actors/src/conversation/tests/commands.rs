@@ -311,8 +311,8 @@ impl Play {
             Decision::Keep { .. } => prop_assert!(false, "nothing is kept without a key"),
             Decision::Change { change, commit, .. } => {
                 prop_assert_ne!(wanted, Match::Stale);
-                let happened: Vec<_> = commit.rows.iter().map(|row| row.happened).collect();
-                prop_assert_eq!(Ok(happened), expected);
+                let kind: Vec<_> = commit.rows.iter().map(|row| row.kind).collect();
+                prop_assert_eq!(Ok(kind), expected);
                 self.take_rows(&commit)?;
                 self.conversation.take(change);
                 self.note_activity(&before, &commit);
@@ -331,7 +331,7 @@ impl Play {
             || commit
                 .rows
                 .iter()
-                .any(|row| row.happened == EventKind::MessageCreated)
+                .any(|row| row.kind == EventKind::MessageCreated)
         {
             self.active_at = commit.at;
         }
@@ -352,7 +352,7 @@ impl Play {
         }
         let said = commit.rows.iter().find(|row| {
             matches!(
-                row.happened,
+                row.kind,
                 EventKind::ConversationUpdated | EventKind::ConversationClosed
             )
         });
@@ -375,7 +375,7 @@ impl Play {
                 );
                 prop_assert_eq!(
                     data.get("reason").is_some(),
-                    row.happened == EventKind::ConversationClosed
+                    row.kind == EventKind::ConversationClosed
                 );
                 let Header::Conversation { after: header, .. } = &commit.header else {
                     panic!("no header")

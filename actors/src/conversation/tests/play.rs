@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::accounts::Identity;
 use crate::conversation::actor::ConversationCommand;
-use crate::conversation::context::{NewIds, Surroundings};
+use crate::conversation::context::{DecisionContext, NewIds};
 use crate::conversation::messages::{
     ChangeConversation, CreateConversation, CustomerShown, ReadConversation, StartConversation,
 };
@@ -69,7 +69,7 @@ impl Play {
             conversation: Conversation { id, live: None },
             caller: Caller {
                 tenant,
-                by: Actor::server("a test"),
+                actor: Actor::server("a test"),
             },
             users_known,
             users,
@@ -141,12 +141,12 @@ impl Play {
             request,
             users: Arc::clone(&self.users_known),
         };
-        let surroundings = Surroundings {
+        let context = DecisionContext {
             now: Timestamp(self.now),
             ids,
             bounds: Bounds::get(),
         };
-        command.decide_at(&self.conversation, found, surroundings)
+        command.decide_at(&self.conversation, found, context)
     }
 
     pub(super) fn found(&self, id: MessageId) -> Option<StoredMessage> {
@@ -181,7 +181,7 @@ impl Play {
         commit
             .rows
             .iter()
-            .map(|row| (row.happened, serde_json::from_slice(&row.payload).unwrap()))
+            .map(|row| (row.kind, serde_json::from_slice(&row.payload).unwrap()))
             .collect()
     }
 
@@ -197,13 +197,12 @@ impl Play {
         for row in &commit.rows {
             let sequence = Sequence::ZERO.plus(self.rows.len() + 1);
             if matches!(
-                row.happened,
+                row.kind,
                 EventKind::MessageCreated | EventKind::MessageUpdated
             ) {
                 self.take_message(row, sequence)?;
             }
-            self.rows
-                .push((row.happened, row.payload.clone(), commit.at));
+            self.rows.push((row.kind, row.payload.clone(), commit.at));
             let count = |sender| self.senders.get(&sender).copied().unwrap_or(0);
             let counts = (
                 count(SenderType::Customer),
@@ -228,7 +227,7 @@ impl Play {
 
     fn take_message(&mut self, row: &NewRow, sequence: Sequence) -> Result<(), TestCaseError> {
         let message: MessageView = serde_json::from_slice(&row.payload).unwrap();
-        if row.happened == EventKind::MessageUpdated {
+        if row.kind == EventKind::MessageUpdated {
             let (_, texts) = self
                 .messages
                 .iter_mut()

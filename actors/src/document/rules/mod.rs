@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::access::{Action, DocumentRole, allow};
-use super::context::{CommandContext, Outcome, Surroundings};
+use super::context::{CommandContext, DecisionContext, Outcome};
 use super::messages::{CommandMeta, DocumentError};
 use super::precompute::{Precompute, Task};
 use super::state::{Document, Live};
@@ -96,14 +96,14 @@ pub(super) fn decide<R: DocumentRequest>(
     document: &Document,
     request: R,
     asked: Asked,
-    surroundings: Surroundings,
+    context: DecisionContext,
 ) -> Decided<R::Reply> {
     let access = request.access();
     let live = target(document, asked.meta.caller.tenant, &access)?;
     check(&live, &asked.meta, &access, |role| {
         request.etag(&live, role)
     })?;
-    request.decide(&live, asked.context(surroundings))
+    request.decide(&live, asked.command_context(context))
 }
 
 /// What must be computed before a request can be decided. What is refused needs no work: the
@@ -131,13 +131,13 @@ pub(super) fn decide_computed<R: ComputedRequest>(
     document: &Document,
     request: R,
     asked: Asked,
-    surroundings: Surroundings,
+    context: DecisionContext,
     computed: Option<<R::Task as Task>::Result>,
 ) -> Decided<R::Reply> {
     let access = request.access();
     let live = target(document, asked.meta.caller.tenant, &access)?;
     check(&live, &asked.meta, &access, |role| Some(live.etag(role)))?;
-    request.decide(&live, asked.context(surroundings), computed)
+    request.decide(&live, asked.command_context(context), computed)
 }
 
 /// Who asks, with the view of users.
@@ -148,14 +148,14 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    fn context(self, surroundings: Surroundings) -> CommandContext {
+    fn command_context(self, context: DecisionContext) -> CommandContext {
         let CommandMeta {
             caller,
             requester,
             reservation,
             ..
         } = self.meta;
-        let Surroundings { now, ids, bounds } = surroundings;
+        let DecisionContext { now, ids, bounds } = context;
         CommandContext {
             caller,
             requester,

@@ -105,7 +105,7 @@ impl Desk {
         self.now += 1;
         let caller = Caller {
             tenant: self.tenant,
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         };
         let meta = CommandMeta {
             if_match: if_match.map(|tag| Precondition::OneOf(vec![tag.to_owned()])),
@@ -126,8 +126,7 @@ impl Desk {
                 ..
             } => {
                 assert_eq!(commit.expected, self.document.revision(), "the fence");
-                self.events
-                    .extend(commit.rows.iter().map(|row| row.happened));
+                self.events.extend(commit.rows.iter().map(|row| row.kind));
                 if let Header::Document(header) = commit.header {
                     self.frames
                         .extend(header.version.map(|version| (version.base, version.frame)));

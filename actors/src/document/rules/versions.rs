@@ -372,11 +372,11 @@ impl Live {
         encoded: EncodedVersion,
         meta: VersionMeta,
         context: CommandContext,
-        happened: EventKind,
+        kind: EventKind,
     ) -> Outcome<Answer> {
         let mut draft = Draft::new(self, &context);
         let version = draft.version(encoded, meta, &context);
-        draft.version_event(happened, &version);
+        draft.version_event(kind, &version);
         let id = version.id.to_string();
         let answer = Answer::created(
             id.clone(),

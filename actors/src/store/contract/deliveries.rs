@@ -43,14 +43,14 @@ fn fate(state: DeliveryState, attempts: u32, due: i64) -> Fate {
     }
 }
 
-fn new(number: i64, entity: u64, happened: EventKind, fate: Fate) -> NewDelivery {
+fn new(number: i64, entity: u64, kind: EventKind, fate: Fate) -> NewDelivery {
     let key = LaneKey { lane: LIVE, entity };
     NewDelivery {
         number,
         endpoint: ENDPOINT,
         key,
         position: Position(number),
-        happened,
+        kind,
         at: 1_000 + number,
         fate,
     }
@@ -117,7 +117,7 @@ fn list<B: Bench>(
         tenant: live(),
         endpoint: ENDPOINT,
         state,
-        happened: None,
+        kind: None,
         paging,
     }))
     .unwrap()
@@ -248,7 +248,7 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
         tenant: live(),
         endpoint: ENDPOINT,
         state: None,
-        happened: None,
+        kind: None,
         paging,
     };
     assert!(wait(house.store().deliveries(query)).is_err());
@@ -361,7 +361,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
         .unwrap()
         .into_iter()
         .find_map(|row| match row {
-            crate::store::FeedRow::Event(event) if event.happened == EventKind::MessageCreated => {
+            crate::store::FeedRow::Event(event) if event.kind == EventKind::MessageCreated => {
                 Some(event)
             }
             crate::store::FeedRow::Event(_) | crate::store::FeedRow::Endpoint { .. } => None,

@@ -91,7 +91,7 @@ fn changed(title: &str) -> DocumentHeader {
 fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commit {
     let payload = Bytes::copy_from_slice(payload.as_bytes());
     let row = NewRow {
-        happened: EventKind::DocumentUpdated,
+        kind: EventKind::DocumentUpdated,
         payload,
         counts: MessageCounts::default(),
         seen: None,
@@ -99,7 +99,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
     };
     let caller = Caller {
         tenant: live(),
-        by: Actor::server("a test"),
+        actor: Actor::server("a test"),
     };
     Commit {
         rows: vec![row],

@@ -42,7 +42,7 @@ struct Known {
     entity: u64,
     seq: u64,
     number: u64,
-    happened: EventKind,
+    kind: EventKind,
     channel: Channel,
     assignee: Option<UserId>,
     position: Position,
@@ -56,7 +56,7 @@ impl Known {
             channel,
             assignee,
         } = filter;
-        (kinds.is_empty() || kinds.contains(&self.happened))
+        (kinds.is_empty() || kinds.contains(&self.kind))
             && channel.is_none_or(|channel| channel == self.channel)
             && assignee.is_none_or(|user| Some(user) == self.assignee)
     }
@@ -126,7 +126,7 @@ impl Talk {
         };
         let caller = Caller {
             tenant: self.tenant,
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         };
         Commit {
             rows,
@@ -135,8 +135,8 @@ impl Talk {
         }
     }
 
-    fn row(&mut self, (happened, channel, assignee): Said, at: i64) -> NewRow {
-        if happened == EventKind::MessageCreated {
+    fn row(&mut self, (kind, channel, assignee): Said, at: i64) -> NewRow {
+        if kind == EventKind::MessageCreated {
             self.counts = self.counts.plus(SenderType::Agent, at);
         }
         let seen = Seen {
@@ -147,7 +147,7 @@ impl Talk {
         };
         let payload = Bytes::from(format!("{{\"at\":{at}}}"));
         NewRow {
-            happened,
+            kind,
             payload,
             counts: self.counts,
             seen: Some(seen),
@@ -323,7 +323,7 @@ impl<B: Bench> Model<B> {
             .iter()
             .filter(|known| known.tenant == tenant)
             .count();
-        for ((seq, number), (happened, channel, assignee)) in (first..)
+        for ((seq, number), (kind, channel, assignee)) in (first..)
             .zip(1 + u64::try_from(number).unwrap()..)
             .zip(rows)
         {
@@ -332,7 +332,7 @@ impl<B: Bench> Model<B> {
                 entity,
                 seq,
                 number,
-                happened,
+                kind,
                 channel,
                 assignee,
                 position: Position(0),
@@ -358,10 +358,7 @@ impl<B: Bench> Model<B> {
                     (event.tenant, event.entity, event.sequence.0),
                     (known.tenant, known.entity, known.seq)
                 );
-                assert_eq!(
-                    (event.number.0, event.happened),
-                    (known.number, known.happened)
-                );
+                assert_eq!((event.number.0, event.kind), (known.number, known.kind));
                 assert_eq!(event.channel, Some(known.channel));
                 assert_eq!(event.assignee, known.assignee.map(|user| user.number()));
                 let again = wait(self.house.store().event_at(position))
@@ -593,12 +590,12 @@ fn talk_on(
 ) -> std::thread::JoinHandle<Talk> {
     std::thread::spawn(move || {
         for round in 0..rounds {
-            let happened = if round % 7 == 0 {
+            let kind = if round % 7 == 0 {
                 EventKind::MessageUpdated
             } else {
                 EventKind::MessageCreated
             };
-            let rows = [(happened, Channel::Chat, None)];
+            let rows = [(kind, Channel::Chat, None)];
             let sent: Vec<_> = (0..each)
                 .map(|_| talk.submit(&*store, &rows, Timestamp::now().0))
                 .collect();
@@ -878,21 +875,21 @@ pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() 
 fn endpoint_commit(
     (id, shown): (WebhookId, &Bytes),
     expected: u64,
-    happened: EventKind,
+    kind: EventKind,
     customer: CustomerId,
 ) -> Commit {
-    let header = if happened == EventKind::RecordDeleted {
+    let header = if kind == EventKind::RecordDeleted {
         Header::RecordGone
     } else {
         Header::Record {
-            new: happened == EventKind::RecordCreated,
+            new: kind == EventKind::RecordCreated,
             name: "a".into(),
             body: "{}".into(),
             names: Vec::new(),
         }
     };
     let row = NewRow {
-        happened,
+        kind,
         payload: shown.clone(),
         counts: MessageCounts::default(),
         seen: None,
@@ -919,18 +916,18 @@ pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench
         "{{\"webhook_id\":\"{id}\",\"url\":\"https://example.org\"}}"
     ));
     let mut wanted = Vec::new();
-    for (expected, happened) in (0..).zip([
+    for (expected, kind) in (0..).zip([
         EventKind::RecordCreated,
         EventKind::RecordUpdated,
         EventKind::RecordDeleted,
     ]) {
         assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
-        let commit = endpoint_commit((id, &shown), expected, happened, talk.customer);
+        let commit = endpoint_commit((id, &shown), expected, kind, talk.customer);
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |outcome: Result<_, _>| settled.send(outcome.is_ok()).unwrap());
         house.store().submit(Incarnation::next(), commit, settle);
         assert!(outcome.recv().unwrap());
-        let shown = (happened != EventKind::RecordDeleted).then(|| shown.clone());
+        let shown = (kind != EventKind::RecordDeleted).then(|| shown.clone());
         wanted.extend([None, Some((id.number(), shown))]);
     }
     let rows = wait(house.store().happened_behind(Position(0), 100)).unwrap();

@@ -489,7 +489,7 @@ impl<E: Kept> Acting<E> {
     fn caller(&self) -> Caller {
         Caller {
             tenant: self.tenant,
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         }
     }
 

@@ -116,7 +116,7 @@ fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
     };
     Ok(ActivityRow {
         position: row.pos,
-        happened: row.happened,
+        kind: row.happened,
         at: row.at,
         actor,
         payload: row.payload.unwrap_or_default().into(),

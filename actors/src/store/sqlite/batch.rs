@@ -256,13 +256,13 @@ impl<'c> Batch<'c> {
             None
         };
         let digest = digests.get(index);
-        let address = commit.by.address.map(|address| address.to_string());
+        let address = commit.actor.address.map(|address| address.to_string());
         let seen = row.seen.as_ref();
         insert!(self.connection, "INSERT INTO rows", {
             pos: pos.0,
             entity: entity,
             seq: int(sequence.0),
-            happened: row.happened as i64,
+            happened: row.kind as i64,
             scope: commit.tenant.number(),
             number: number,
             at: commit.at,
@@ -275,10 +275,10 @@ impl<'c> Batch<'c> {
             assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),
             sender: seen.and_then(|seen| seen.sender).map(SenderType::code),
             edit: edit,
-            by_key: commit.by.key.map(|key| int(key.number())),
-            by_user: commit.by.user.map(|user| int(user.number())),
+            by_key: commit.actor.key.map(|key| int(key.number())),
+            by_user: commit.actor.user.map(|user| int(user.number())),
             by_address: address,
-            by_request: &*commit.by.request_id,
+            by_request: &*commit.actor.request_id,
             salt: digest.map(|digest| digest.salt),
             hash: digest.map(|digest| digest.hash).unwrap_or_default(),
             key: kept.map(|kept| kept.reservation.hash()),
@@ -321,7 +321,7 @@ impl<'c> Batch<'c> {
             from_customer: 0,
             from_agent: 0,
             from_system: 0,
-            by_request: &*commit.by.request_id,
+            by_request: &*commit.actor.request_id,
             hash: Vec::new(),
             key: kept.map(|kept| kept.reservation.hash()),
             request: kept.map(|kept| kept.reservation.request().bytes()),

@@ -17,7 +17,7 @@ pub(super) enum Counted {
     Assignee = 4,
     Records = 10,
     Documents = 11,
-    /// Deliveries: the tenant is the endpoint's number, the value what happened, the status where
+    /// Deliveries: the tenant is the endpoint's number, the value the kind of event, the status where
     /// they stand.
     Deliveries = 20,
 }
@@ -35,12 +35,12 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Counts deliveries of an endpoint, by the code of what happened and where they stand.
-    pub(super) fn of_delivery(endpoint: u64, happened: i64, state: DeliveryState) -> Self {
+    /// Counts deliveries of an endpoint, by the code of the kind of event and where they stand.
+    pub(super) fn of_delivery(endpoint: u64, kind: i64, state: DeliveryState) -> Self {
         Counter {
             scope: int(endpoint),
             field: Counted::Deliveries,
-            value: happened,
+            value: kind,
             status: state as i64,
         }
     }

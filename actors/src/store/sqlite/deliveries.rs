@@ -133,8 +133,8 @@ impl Pen<'_> {
         }
     }
 
-    fn count_one(&mut self, endpoint: u64, happened: i64, state: DeliveryState, delta: i64) {
-        let counter = Counter::of_delivery(endpoint, happened, state);
+    fn count_one(&mut self, endpoint: u64, kind: i64, state: DeliveryState, delta: i64) {
+        let counter = Counter::of_delivery(endpoint, kind, state);
         self.counters.add(counter, delta);
     }
 
@@ -294,7 +294,7 @@ impl Pen<'_> {
             endpoint,
             key,
             position,
-            happened,
+            kind,
             at,
             fate,
         } = new;
@@ -311,14 +311,14 @@ impl Pen<'_> {
             lane: key.lane,
             pos: position.0,
             entity: int(key.entity),
-            happened: *happened as i64,
+            happened: *kind as i64,
             at: at,
             state: fate.state as i64,
             attempts: fate.attempts,
             due: head.then_some(fate.due),
             log: log,
         })?;
-        self.count_one(*endpoint, *happened as i64, fate.state, 1);
+        self.count_one(*endpoint, *kind as i64, fate.state, 1);
         Ok(())
     }
 

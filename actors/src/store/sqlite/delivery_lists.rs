@@ -247,7 +247,7 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
         },
         position: row.pos,
         event_at: row.event_at,
-        happened: row.happened,
+        kind: row.happened,
         at: row.at,
         state,
         attempts: row.attempts,
@@ -294,7 +294,7 @@ pub(super) fn page(
     let DeliveryQuery {
         endpoint,
         state,
-        happened,
+        kind,
         paging,
         ..
     } = *query;
@@ -303,7 +303,7 @@ pub(super) fn page(
     {
         return Ok(Err(parameter));
     }
-    let total = total(connection, endpoint, happened, state)?;
+    let total = total(connection, endpoint, kind, state)?;
     let given_up = given_up(connection, endpoint)?;
     // A delivery's number is the tail of its identifier.
     let start = match paging.start {
@@ -323,7 +323,7 @@ pub(super) fn page(
         Start::After(_) | Start::Before(_) => 0,
     };
     let limit = usize::try_from(paging.limit).unwrap_or(0);
-    let sql = page_sql(&scan, happened, state);
+    let sql = page_sql(&scan, kind, state);
     let most = int(skip)
         .saturating_add(i64::from(paging.limit))
         .saturating_add(1);
@@ -419,11 +419,11 @@ fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::R
 fn total(
     connection: &Connection,
     endpoint: u64,
-    happened: Option<EventKind>,
+    kind: Option<EventKind>,
     state: Option<DeliveryState>,
 ) -> rusqlite::Result<u64> {
     let span = |value: Option<i64>| value.map_or((0, i64::MAX), |value| (value, value));
-    let (first, last) = span(happened.map(|happened| happened as i64));
+    let (first, last) = span(kind.map(|kind| kind as i64));
     let (low, high) = span(state.map(|state| state as i64));
     connection
         .prepare_cached(

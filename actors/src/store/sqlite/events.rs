@@ -75,7 +75,7 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
         |what: &'static str| codec::damaged(format_args!("the event at {}", place.pos), what);
     let payload = row.payload.ok_or_else(|| unreadable("it has no data"))?;
     let payload = veil.shown(int(place.entity), row.happened, payload.to_vec())?;
-    let happened = EventKind::from_code(row.happened)
+    let kind = EventKind::from_code(row.happened)
         .ok_or_else(|| unreadable("the code of its kind stands for nothing"))?;
     let written = event::EventRow {
         position: place.pos,
@@ -83,7 +83,7 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
         number: place.number.ok_or_else(|| unreadable("it has no number"))?,
         entity: place.entity,
         sequence: place.seq.ok_or_else(|| unreadable("it has no sequence"))?,
-        happened,
+        kind,
         at: row.at,
     };
     let seen = SeenNow {

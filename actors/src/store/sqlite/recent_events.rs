@@ -94,7 +94,7 @@ impl SegmentWriter {
                     .seen
                     .and_then(|seen| seen.assignee)
                     .map_or(0, |user| user.number()),
-                happened: row.happened as u8,
+                kind: row.kind as u8,
                 channel: channel_code(row.seen.map(|seen| seen.channel.code())),
             };
             self.noted.push((commit.tenant.number(), number.0, entry));

@@ -124,7 +124,7 @@ impl Often {
     fn row(&mut self, text: &MessageView, at: i64) -> Commit {
         let payload = Bytes::from(serde_json::to_vec(text).unwrap());
         let row = NewRow {
-            happened: EventKind::MessageUpdated,
+            kind: EventKind::MessageUpdated,
             payload,
             counts: self.counts,
             seen: None,
@@ -133,7 +133,7 @@ impl Often {
         self.sequence += 1;
         let caller = Caller {
             tenant: tenant(),
-            by: Actor::server("a test"),
+            actor: Actor::server("a test"),
         };
         Commit {
             rows: vec![row],

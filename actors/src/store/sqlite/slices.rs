@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) at: i64,
     /// The number of the assignee's identifier; 0 where there is none.
     pub(super) assignee: u64,
-    pub(super) happened: u8,
+    pub(super) kind: u8,
     /// One more than its code; 0 where there is none.
     pub(super) channel: u8,
 }
@@ -104,12 +104,12 @@ impl Wanted {
     }
 
     pub(super) fn admits(&self, entry: &Entry) -> bool {
-        self.admits_kind(entry.happened, entry.channel)
+        self.admits_kind(entry.kind, entry.channel)
             && self.assignee.is_none_or(|user| user == entry.assignee)
     }
 
-    fn admits_kind(&self, happened: u8, channel: u8) -> bool {
-        self.kinds & bit(happened) != 0 && self.channel.is_none_or(|wanted| wanted == channel)
+    fn admits_kind(&self, kind: u8, channel: u8) -> bool {
+        self.kinds & bit(kind) != 0 && self.channel.is_none_or(|wanted| wanted == channel)
     }
 
     /// The same as SQLite compares.
@@ -149,8 +149,8 @@ pub(super) struct WantedValues {
 /// The bits of what happens in conversations.
 const CONVERSATIONS: u64 = 0b11_1110;
 
-fn bit(happened: u8) -> u64 {
-    1_u64.checked_shl(happened.into()).unwrap_or(0)
+fn bit(kind: u8) -> u64 {
+    1_u64.checked_shl(kind.into()).unwrap_or(0)
 }
 
 /// A channel as entries hold it.
@@ -161,19 +161,18 @@ pub(super) fn channel_code(code: Option<i64>) -> u8 {
 
 impl Totals {
     pub(super) fn add(&mut self, entry: &Entry) {
-        *self.0.entry((entry.happened, entry.channel)).or_default() += 1;
+        *self.0.entry((entry.kind, entry.channel)).or_default() += 1;
     }
 
     /// How many of them pass by kind and channel.
     pub(super) fn of(&self, wanted: &Wanted) -> u64 {
-        let passes =
-            |((happened, channel), _): &(&(u8, u8), &u64)| wanted.admits_kind(*happened, *channel);
+        let passes = |((kind, channel), _): &(&(u8, u8), &u64)| wanted.admits_kind(*kind, *channel);
         self.0.iter().filter(passes).map(|(_, total)| total).sum()
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let total = |((happened, channel), total): (&(u8, u8), &u64)| {
-            [*happened, *channel].into_iter().chain(total.to_le_bytes())
+        let total = |((kind, channel), total): (&(u8, u8), &u64)| {
+            [*kind, *channel].into_iter().chain(total.to_le_bytes())
         };
         self.0.iter().flat_map(total).collect()
     }
@@ -200,7 +199,7 @@ impl Entry {
         pos.into_iter()
             .chain(at)
             .chain(assignee)
-            .chain([self.happened, self.channel])
+            .chain([self.kind, self.channel])
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
@@ -212,7 +211,7 @@ impl Entry {
             pos: Position(i64::from_le_bytes(*pos)),
             at: i64::from_le_bytes(*at),
             assignee: u64::from_le_bytes(*assignee),
-            happened: code[0],
+            kind: code[0],
             channel: code[1],
         })
     }
@@ -288,7 +287,7 @@ impl EntryRow {
             pos: self.pos,
             at: self.at,
             assignee: self.assignee.unwrap_or(0),
-            happened: self.happened,
+            kind: self.happened,
             channel: channel_code(self.channel),
         }
     }

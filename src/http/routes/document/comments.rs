@@ -150,7 +150,7 @@ pub(super) async fn activity(call: ApiCall, query: ActivityQuery) -> Result<Outp
 }
 
 fn action(word: &str) -> Result<EventKind, Problem> {
-    let found = EventKind::from_word(word).filter(|happened| happened.is_of_document());
+    let found = EventKind::from_word(word).filter(|kind| kind.is_of_document());
     found.ok_or_else(|| {
         Problem::invalid(
             "action",

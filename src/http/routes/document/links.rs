@@ -53,7 +53,7 @@ pub(super) async fn update(
     let link = opened(&call, header(&call).as_deref()).await?;
     let meta = CommandMeta {
         if_match: call.if_match.clone(),
-        ..link.meta(&call.caller.by)
+        ..link.meta(&call.caller.actor)
     };
     let documents = &call.app.system.documents;
     Ok(documents.update(link.document, meta, update).await?.into())
@@ -79,7 +79,7 @@ pub(super) async fn comment(
     let meta = CommandMeta {
         if_match: call.if_match.clone(),
         reservation,
-        ..link.meta(&call.caller.by)
+        ..link.meta(&call.caller.actor)
     };
     let documents = &call.app.system.documents;
     Ok(documents
@@ -121,16 +121,18 @@ async fn opened(call: &ApiCall, password: Option<&str>) -> Result<Link, Problem>
         .app
         .system
         .documents
-        .open_link(call.segment(0), password, &call.caller.by)
+        .open_link(call.segment(0), password, &call.caller.actor)
         .await?)
 }
 
 /// Shows the document, and counts the use before the answer leaves.
 async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem> {
     let documents = &call.app.system.documents;
-    let by = &call.caller.by;
+    let actor = &call.caller.actor;
     let link = opened(call, password).await?;
-    let answer = documents.read(link.document, link.meta(by), None).await?;
+    let answer = documents
+        .read(link.document, link.meta(actor), None)
+        .await?;
     let rendering = match accept::prefers_json(call.request.headers()) {
         true => Rendering::Json,
         false => Rendering::Page,
@@ -147,7 +149,7 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
         room(call, &answer.body, rendering).await?
     };
     if !has_already && call.request.method() != Method::HEAD {
-        documents.use_link(&link, by).await?;
+        documents.use_link(&link, actor).await?;
     }
     if rendering == Rendering::Json {
         return Ok(answer.into());

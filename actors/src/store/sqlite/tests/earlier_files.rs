@@ -128,7 +128,7 @@ fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
     ];
     for expected in 0..30_u64 {
         let mut commit = row_of(1, expected, 10);
-        commit.rows[0].happened = happened[usize::try_from(expected % 3).unwrap()];
+        commit.rows[0].kind = happened[usize::try_from(expected % 3).unwrap()];
         assert_eq!(bare.batch(vec![(Incarnation::next(), commit)]), [Ok(())]);
     }
     bare.writer.keep_house(Phase::Closing);

@@ -283,7 +283,7 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     };
     let payload = Bytes::from(vec![b'x'; bytes]);
     let row = NewRow {
-        happened: EventKind::MessageCreated,
+        kind: EventKind::MessageCreated,
         payload,
         counts,
         seen: None,
@@ -296,7 +296,7 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     };
     let caller = Caller {
         tenant: Tenant::of(1, Mode::Live),
-        by: Actor::server("a test"),
+        actor: Actor::server("a test"),
     };
     Commit {
         rows: vec![row],

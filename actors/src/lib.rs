@@ -9,7 +9,7 @@
 //! - [`document`]: texts with their versions, merges, comments, links and permissions; how texts
 //!   are compared and merged, pure. [`search`]: full text, a file of its own that can be lost and
 //!   is made anew.
-//! - [`realtime`]: what passes between open lines and is never stored.
+//! - [`realtime`]: what passes between open connections and is never stored.
 //! - [`colloquy_runtime`]: the only importer of `actix::`; runs entities, knows none of them. The
 //!   threads of the process, fair queues and permits to compute are there, too.
 //! - [`journal`]: how the runtime's entities are found in the store.

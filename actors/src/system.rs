@@ -78,9 +78,9 @@ pub struct Settings {
     pub hashing: HashSettings,
     /// Tickets of one account that wait to be used.
     pub tickets_per_account: usize,
-    /// Conversations in which the lines of one account say that somebody is present.
+    /// Conversations in which the connections of one account say that somebody is present.
     pub presences_per_account: usize,
-    /// Bytes of events that wait for the lines of one account.
+    /// Bytes of events that wait for the connections of one account.
     pub queue_bytes_per_account: usize,
     /// How webhooks are sent: attempts, pauses, what may be in flight.
     pub webhooks: WebhookSettings,
@@ -149,8 +149,8 @@ pub struct System {
     pub addresses: AddressLimiter,
     /// Limits of what comes through share links.
     pub links: LinkLimiter,
-    /// Open lines, and what passes between them.
-    pub lines: Arc<Hub>,
+    /// Open connections, and what passes between them.
+    pub connections: Arc<Hub>,
     /// Tickets that open a connection without a key.
     pub tickets: Tickets,
     /// Every kind of actor, and how each is supervised.
@@ -389,7 +389,7 @@ impl Builder<'_> {
                 settings.link_requests_per_address,
                 settings.link_requests_per_link,
             ),
-            lines: Hub::start(settings.presences_per_account),
+            connections: Hub::start(settings.presences_per_account),
             tickets: Tickets::new(settings.tickets_per_account),
             next_account: AtomicU32::new(views.identity.account_numbers() + 1),
             identity: Arc::clone(&views.identity),

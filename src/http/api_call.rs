@@ -90,7 +90,7 @@ impl ApiCall {
         self.request.query_string()
     }
 
-    /// The account's own scope, for what belongs to it in both modes.
+    /// The account's own tenant, for what belongs to it in both modes.
     pub(crate) fn account_wide(&self) -> Tenant {
         self.caller.tenant.account_wide()
     }

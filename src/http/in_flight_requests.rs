@@ -20,7 +20,7 @@ pub(crate) struct InFlightRequests {
     came: AtomicUsize,
     stage: AtomicU8,
     none_left: Notify,
-    /// Tells lines that stay open, which nobody waits for.
+    /// Tells event streams and WebSockets, which nobody waits for.
     told: watch::Sender<bool>,
 }
 

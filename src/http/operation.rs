@@ -368,7 +368,7 @@ impl Operation {
         }
     }
 
-    /// It turns the connection into a line for frames.
+    /// It turns the connection into a WebSocket.
     pub(crate) fn switches(self) -> Self {
         Operation {
             success: Success::Switched,

@@ -51,7 +51,7 @@ struct Node {
     literal: HashMap<&'static str, Node>,
     any: Option<Box<Node>>,
     operations: [Option<usize>; Verb::ALL.len()],
-    /// Its GET opens a line, which has no HEAD.
+    /// Its GET opens an event stream or a WebSocket, which has no HEAD.
     line: bool,
     allow: &'static str,
 }

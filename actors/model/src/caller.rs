@@ -39,7 +39,7 @@ impl Tenant {
         Tenant(i64::from(account) * 4)
     }
 
-    /// The account-wide scope that this one lies in.
+    /// The account-wide tenant that this one lies in.
     #[must_use]
     pub fn account_wide(self) -> Self {
         Tenant(self.0 & !3)

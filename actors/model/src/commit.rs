@@ -104,7 +104,7 @@ impl NameField {
 /// What must hold outside the entity, judged inside the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// This customer exists in the commit's scope.
+    /// This customer exists in the commit's tenant.
     CustomerExists(CustomerId),
     /// This user exists in the commit's account.
     UserExists(UserId),
@@ -114,7 +114,7 @@ pub enum Condition {
     NoConversations(CustomerId),
     /// No document is this user's, in the bin or out of it.
     NoDocuments(UserId),
-    /// There are fewer records of this kind in the commit's scope than so many.
+    /// There are fewer records of this kind in the commit's tenant than so many.
     FewerThan(Kind, usize),
 }
 

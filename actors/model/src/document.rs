@@ -68,7 +68,7 @@ pub struct NewVersion {
     pub id: VersionId,
     /// The name that its author gave to this version, if any.
     pub label: Option<String>,
-    /// Its line; empty: the head's.
+    /// The branch that it is on; empty: the main one.
     pub branch: String,
     /// The numbers of what it was made from.
     pub parents: Vec<u64>,

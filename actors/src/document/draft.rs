@@ -30,7 +30,7 @@ use colloquy_model::sequence::Sequence;
 #[derive(Default)]
 pub(super) struct VersionMeta {
     pub(super) parents: Vec<u64>,
-    /// The branch that it is on; empty: the head's line.
+    /// The branch that it is on; empty: the main branch.
     pub(super) branch: String,
     pub(super) label: Option<String>,
     pub(super) message: Option<String>,
@@ -193,7 +193,7 @@ impl Draft {
         self.event(kind, extras);
     }
 
-    /// Adds a version; one on the head's line becomes the head, and comments on the old one follow
+    /// Adds a version; one on the main branch becomes the head, and comments on the old one follow
     /// it.
     pub(super) fn version(
         &mut self,
@@ -302,7 +302,8 @@ impl Draft {
         self.links_changed = true;
     }
 
-    /// Counts one use of the share link through which the change is made, if it is made through one.
+    /// Counts one use of the share link through which the change is made, if it is made through
+    /// one.
     pub(super) fn use_link(&mut self) {
         if let Some(share) = self.through.and_then(|share| self.live.share_mut(share)) {
             share.terms.count_use();

@@ -18,7 +18,7 @@ use crate::document::version_graph::{contains, plan};
 /// Lines of a text: each place says one of a few things, or nothing.
 const PLACES: usize = 8;
 
-/// A line goes on, or crosses another one: each takes in what the other one had before. What a
+/// A branch goes on, or crosses another one: each takes in what the other one had before. What a
 /// merge says is chosen by hand, so that conflicts are decided in many ways.
 #[derive(Debug, Clone)]
 struct Step {
@@ -60,7 +60,7 @@ fn steps() -> impl Arbitrary<Value = (usize, Vec<Step>)> {
     (2..4_usize, prop::collection::vec(step, 3..9))
 }
 
-/// The versions, and the tips of their lines.
+/// The versions, and the tips of their branches.
 fn history(lines: usize, steps: &[Step]) -> (Vec<Version>, Vec<u64>) {
     let mut versions = vec![Version {
         parents: vec![],

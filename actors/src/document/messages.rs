@@ -1,7 +1,7 @@
 //! The requests that a document takes, what it replies to each, and why it may refuse.
 //!
-//! A request is a type of its own; its rule says by which type it is answered. To add one takes four
-//! places: its type here, its rule (`impl DocumentRequest`, or `impl ComputedRequest` where
+//! A request is a type of its own; its rule says by which type it is answered. To add one takes
+//! four places: its type here, its rule (`impl DocumentRequest`, or `impl ComputedRequest` where
 //! something must be computed first) in `rules/`, its row in the table of rights in `access` where
 //! it needs a right of its own, and its route at the edge. The compiler asks for each that is
 //! missing, and a reply of a wrong type does not compile.
@@ -75,7 +75,7 @@ pub struct UpdateDocument {
     pub metadata: Option<Option<Metadata>>,
 }
 
-/// Adds a version, on the head or on a side line.
+/// Adds a version, on the main branch or on another one.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddVersion {
@@ -114,7 +114,7 @@ pub struct Resolution {
     pub content: DocumentContent,
 }
 
-/// Merges one line of versions into another.
+/// Merges one branch into another.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merge {

@@ -24,9 +24,9 @@ coded_enum! {
     }
 }
 
-/// The line of versions that the head stands on.
+/// The name of the main branch, which the head stands on.
 pub const MAIN: &str = "main";
-/// The newest version of the head's line.
+/// The name of the newest version of the main branch.
 pub const HEAD: &str = "head";
 
 /// A version or branch as a caller names it.
@@ -114,9 +114,9 @@ impl ToSchema for VersionName {}
 /// A branch as a request's body names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BranchName {
-    /// The head's line.
+    /// The main branch.
     Main,
-    /// A side line.
+    /// A side branch.
     Side(Mark),
 }
 

@@ -62,8 +62,8 @@ pub(super) struct Facts {
     pub(super) head_id: VersionId,
     /// Comments that were ever made: the next one's number.
     pub(super) comments_made: u64,
-    /// The sequence at which what the document shows changed last; comments, links and side lines
-    /// leave it alone.
+    /// The sequence at which what the document shows changed last; comments, links and side
+    /// branches leave it alone.
     pub(super) shown: Sequence,
     /// When the last commit was: the next one is not before it.
     pub(super) last_at: i64,
@@ -294,7 +294,7 @@ impl Live {
             .map(|node| node.number)
     }
 
-    /// The newest version of a side line.
+    /// The newest version of a side branch.
     pub(super) fn tip(&self, branch: &str) -> Option<u64> {
         self.versions
             .iter()
@@ -303,7 +303,7 @@ impl Live {
             .map(|node| node.number)
     }
 
-    /// Whether it is the newest version of its line.
+    /// Whether it is the newest version of its branch.
     pub(super) fn is_tip(&self, number: u64) -> bool {
         let Some(node) = self.node(number) else {
             return false;
@@ -401,7 +401,8 @@ pub(super) fn tag(body: &[u8]) -> String {
         })
 }
 
-/// The JSON of a shape of ours: these have no maps with keys other than strings, so they can't fail.
+/// The JSON of a shape of ours: these have no maps with keys other than strings, so they can't
+/// fail.
 pub(super) fn to_json<T: Serialize>(shape: &T) -> Bytes {
     colloquy_model::json::bytes(shape)
 }

@@ -19,7 +19,7 @@ const BELOW: u8 = 4;
 /// The best common ancestors of two versions: those that are no ancestor of another common one.
 /// Newest first.
 ///
-/// Two side lines that were merged into each other crosswise have several; versions that nothing
+/// Two branches that were merged into each other crosswise have several; versions that nothing
 /// connects have none.
 pub fn merge_bases<'g>(first: u64, second: u64, parents: impl Fn(u64) -> &'g [u64]) -> Vec<u64> {
     best_common(&[first], second, &parents)
@@ -158,8 +158,8 @@ impl<'g, P: Fn(u64) -> &'g [u64]> Planner<P> {
         base
     }
 
-    /// Plans the merge of `theirs` into `ours`, which the versions `merged` were merged into, unless
-    /// it is planned already.
+    /// Plans the merge of `theirs` into `ours`, which the versions `merged` were merged into,
+    /// unless it is planned already.
     fn merge(&mut self, merged: &[u64], ours: Base, theirs: u64, depth: usize) -> Base {
         let key = (merged.to_vec(), theirs, depth);
         if let Some(known) = self.known.get(&key) {

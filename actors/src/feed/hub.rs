@@ -151,7 +151,7 @@ impl Drop for Table {
 struct Shared {
     table: Mutex<Table>,
     closed: AtomicBool,
-    /// Bytes of events that may wait for the lines of one account.
+    /// Bytes of events that may wait for the connections of one account.
     share_max: Arc<AtomicUsize>,
 }
 
@@ -200,7 +200,7 @@ impl Feed {
         Feed(shared)
     }
 
-    /// Lets so many bytes of events wait for the lines of one account.
+    /// Lets so many bytes of events wait for the connections of one account.
     pub(crate) fn set_share(&self, bytes_max: usize) {
         self.0.share_max.store(bytes_max, Ordering::Relaxed);
     }
@@ -371,7 +371,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// Whom the thread hands events to, and what waits for the lines of each account.
+/// Whom the thread hands events to, and what waits for the connections of each account.
 #[derive(Default)]
 struct Listeners {
     by_interest: HashMap<Interest, Vec<Listener>>,

@@ -1,6 +1,6 @@
-//! What waits for one subscriber, and what waits for all lines of one account. A queue that is full
-//! is let go with all that it holds; beyond the account's share those go first that are furthest
-//! behind. Whoever is let go reads on from the store.
+//! What waits for one subscriber, and what waits for all connections of one account. A queue that
+//! is full is let go with all that it holds; beyond the account's share those go first that are
+//! furthest behind. Whoever is let go reads on from the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ fn take(state: &mut State) -> Option<Item> {
     Some(waiting.item)
 }
 
-/// What waits for all lines of one account.
+/// What waits for all connections of one account.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     held: Arc<AtomicUsize>,

@@ -1,9 +1,10 @@
-//! Open lines as they see one another: a line tells what it listens to and what its user does, and
-//! is brought what others tell. Nothing here waits for a listener: what is told goes to a thread of
-//! its own (`signs.rs`).
+//! Open connections as they see one another: each tells what it listens to and what its user does,
+//! and gets what others tell. Nothing here waits for a listener: what is told goes to a thread of
+//! its own (`signals.rs`).
 //!
-//! A user is in a conversation what the last word of any of their lines said. With a line goes what
-//! it said: the user is offline when no other line of theirs has said otherwise.
+//! A user's presence in a conversation is the last one that any of their connections reported. With
+//! a connection go its reports: the user is offline when no other connection of theirs has reported
+//! otherwise.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 
 use super::mailbox::{Mailbox, Presence, Signal};
-use super::signals::{Listener, Said, Told, run};
+use super::signals::{HubCommand, Listener, PresenceReport, run};
 use colloquy_model::caller::Tenant;
 use colloquy_model::id::{ConversationId, UserId};
 use colloquy_runtime::threads;
 
 /// Beyond so much that was told and not yet taken in, typing is dropped; the rest is bounded by
-/// what lines may send.
+/// what connections may send.
 const TOLD_MAX: usize = 10_000;
 
 /// The account is present in as many conversations as it may be.
@@ -31,35 +32,35 @@ pub struct TooManyPresences;
 /// All connections that are open, and what passes between them without being stored.
 #[derive(Debug)]
 pub struct Hub {
-    told: Sender<(Tenant, Told)>,
+    told: Sender<(Tenant, HubCommand)>,
     /// Told and not yet taken in.
     waiting: Arc<AtomicUsize>,
     last: AtomicU64,
     presences_max: usize,
-    /// By account's number: in how many conversations its lines say that somebody is.
+    /// By account's number: in how many conversations its connections say that somebody is.
     presences: Mutex<HashMap<u32, usize>>,
 }
 
-/// One open line; dropped, it is gone from everywhere.
+/// One open connection; dropped, it is gone from everywhere.
 #[derive(Debug)]
 pub struct Connection {
     hub: Arc<Hub>,
     tenant: Tenant,
-    line: u64,
+    number: u64,
     mailbox: Arc<Mailbox>,
     listens_to_all: bool,
-    rooms: HashMap<ConversationId, Part>,
+    conversations: HashMap<ConversationId, Participation>,
 }
 
-/// What a line does in a conversation.
+/// What a connection does in a conversation.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
+struct Participation {
     listens: bool,
     is_present: bool,
 }
 
 impl Hub {
-    /// Starts the thread. The lines of one account may be present in so many conversations.
+    /// Starts the thread. The connections of one account may be present in so many conversations.
     #[must_use]
     pub fn start(presences_max: usize) -> Arc<Self> {
         let (hub, told) = Hub::with(presences_max);
@@ -73,7 +74,7 @@ impl Hub {
     }
 
     /// One whose thread is somebody else's.
-    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<(Tenant, Told)>) {
+    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<(Tenant, HubCommand)>) {
         let (sender, told) = channel();
         let hub = Hub {
             told: sender,
@@ -85,22 +86,22 @@ impl Hub {
         (Arc::new(hub), told)
     }
 
-    /// A new line, which listens to nothing yet.
+    /// Makes a connection, which listens to nothing yet.
     #[must_use]
     pub fn enter(self: &Arc<Self>, tenant: Tenant) -> Connection {
-        let line = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (mailbox, rooms) = (Arc::default(), HashMap::new());
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (mailbox, conversations) = (Arc::default(), HashMap::new());
         Connection {
             hub: Arc::clone(self),
             tenant,
-            line,
+            number,
             mailbox,
             listens_to_all: false,
-            rooms,
+            conversations,
         }
     }
 
-    fn tell(&self, tenant: Tenant, told: Told) {
+    fn tell(&self, tenant: Tenant, told: HubCommand) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // An error means that there is no thread, which was reported.
         let _ = self.told.send((tenant, told));
@@ -130,38 +131,38 @@ impl Hub {
 impl Connection {
     /// Listens to one conversation, and is told who is there.
     pub fn listen(&mut self, conversation: ConversationId) {
-        self.rooms.entry(conversation).or_default().listens = true;
-        self.tell(Told::Listen(Some(conversation), self.listener()));
+        self.conversations.entry(conversation).or_default().listens = true;
+        self.tell(HubCommand::Listen(Some(conversation), self.listener()));
     }
 
     /// Listens to all conversations, and is told who is where.
     pub fn listen_to_all(&mut self) {
         self.listens_to_all = true;
-        self.tell(Told::Listen(None, self.listener()));
+        self.tell(HubCommand::Listen(None, self.listener()));
     }
 
     /// Listens to one conversation no more; what it said there stands.
     pub fn unlisten(&mut self, conversation: ConversationId) {
-        let Some(part) = self.rooms.get_mut(&conversation) else {
+        let Some(participation) = self.conversations.get_mut(&conversation) else {
             return;
         };
-        part.listens = false;
-        if !part.is_present {
-            self.rooms.remove(&conversation);
+        participation.listens = false;
+        if !participation.is_present {
+            self.conversations.remove(&conversation);
         }
-        self.tell(Told::Unlisten(Some(conversation), self.line));
+        self.tell(HubCommand::Unlisten(Some(conversation), self.number));
     }
 
     /// Stops listening to all conversations of the account; those subscribed to by name stay.
     pub fn unlisten_to_all(&mut self) {
         self.listens_to_all = false;
-        self.tell(Told::Unlisten(None, self.line));
+        self.tell(HubCommand::Unlisten(None, self.number));
     }
 
     /// Tells the others that somebody writes; where much is being told that is dropped.
     pub fn typing(&self, conversation: ConversationId, user: Option<UserId>) {
         if self.hub.waiting.load(Ordering::Relaxed) < TOLD_MAX {
-            self.tell(Told::Typing(conversation, user, self.line));
+            self.tell(HubCommand::Typing(conversation, user, self.number));
         }
     }
 
@@ -176,31 +177,34 @@ impl Connection {
         presence: Presence,
     ) -> Result<(), TooManyPresences> {
         let was = self
-            .rooms
+            .conversations
             .get(&conversation)
-            .is_some_and(|part| part.is_present);
+            .is_some_and(|participation| participation.is_present);
         let is = presence != Presence::Offline;
         match (was, is) {
             (false, false) => return Ok(()),
             (false, true) => {
                 self.hub.take_presence(self.tenant)?;
-                self.rooms.entry(conversation).or_default().is_present = true;
+                self.conversations
+                    .entry(conversation)
+                    .or_default()
+                    .is_present = true;
             }
             (true, false) => {
                 self.hub.give_back_presences(self.tenant, 1);
-                if let Some(part) = self.rooms.get_mut(&conversation) {
-                    part.is_present = false;
-                    if !part.listens {
-                        self.rooms.remove(&conversation);
+                if let Some(participation) = self.conversations.get_mut(&conversation) {
+                    participation.is_present = false;
+                    if !participation.listens {
+                        self.conversations.remove(&conversation);
                     }
                 }
             }
             (true, true) => {}
         }
-        self.tell(Told::Say(
+        self.tell(HubCommand::SetPresence(
             conversation,
-            Said {
-                line: self.line,
+            PresenceReport {
+                connection: self.number,
                 user,
                 presence,
             },
@@ -211,39 +215,45 @@ impl Connection {
     /// Whether it listens or is present there.
     #[must_use]
     pub fn is_in(&self, conversation: ConversationId) -> bool {
-        self.rooms.contains_key(&conversation)
+        self.conversations.contains_key(&conversation)
     }
 
     /// In how many conversations it listens or is present.
     #[must_use]
-    pub fn rooms(&self) -> usize {
-        self.rooms.len()
+    pub fn conversations(&self) -> usize {
+        self.conversations.len()
     }
 
-    /// The next sign for this line; none where it could not keep up.
-    pub fn poll_sign(&self, context: &mut Context<'_>) -> Poll<Option<Signal>> {
+    /// The next signal for this connection; none where it could not keep up.
+    pub fn poll_signal(&self, context: &mut Context<'_>) -> Poll<Option<Signal>> {
         self.mailbox.poll(context)
     }
 
     fn listener(&self) -> Listener {
         Listener {
-            line: self.line,
+            connection: self.number,
             mailbox: Arc::clone(&self.mailbox),
         }
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: HubCommand) {
         self.hub.tell(self.tenant, told);
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let present = self.rooms.values().filter(|part| part.is_present).count();
+        let present = self
+            .conversations
+            .values()
+            .filter(|participation| participation.is_present)
+            .count();
         self.hub.give_back_presences(self.tenant, present);
-        if self.listens_to_all || !self.rooms.is_empty() {
-            let rooms = std::mem::take(&mut self.rooms).into_keys().collect();
-            self.tell(Told::Leave(self.line, rooms));
+        if self.listens_to_all || !self.conversations.is_empty() {
+            let conversations = std::mem::take(&mut self.conversations)
+                .into_keys()
+                .collect();
+            self.tell(HubCommand::Leave(self.number, conversations));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of lines that listen to one another, with the thread's work done by the test.
+//! Tests of connections that listen to one another, with the thread's work done by the test.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::task::Waker;
@@ -11,7 +11,7 @@ use colloquy_model::caller::Mode;
 /// A hub and the thread's side of it, with a clock of its own.
 struct TenantTopics {
     hub: Arc<Hub>,
-    told: Receiver<(Tenant, Told)>,
+    told: Receiver<(Tenant, HubCommand)>,
     table: Table,
     now: Instant,
     tenant: Tenant,
@@ -39,7 +39,7 @@ impl TenantTopics {
         }
     }
 
-    fn line(&self) -> Connection {
+    fn connection(&self) -> Connection {
         self.hub.enter(self.tenant)
     }
 
@@ -61,53 +61,60 @@ impl TenantTopics {
 fn waiting(member: &Connection) -> Vec<Signal> {
     let mut context = Context::from_waker(Waker::noop());
     let mut all = Vec::new();
-    while let Poll::Ready(Some(sign)) = member.poll_sign(&mut context) {
-        all.push(sign);
+    while let Poll::Ready(Some(signal)) = member.poll_signal(&mut context) {
+        all.push(signal);
     }
     all
 }
 
 #[test]
 fn a_line_keeps_no_conversation_that_it_has_left() {
-    let mut house = TenantTopics::new();
-    let (mut line, user) = (house.line(), UserId::new(1));
-    line.listen(id(1));
-    line.say(id(1), user, Presence::Online).unwrap();
-    line.unlisten(id(1));
-    assert!(line.is_in(id(1)), "its user is still there");
-    line.say(id(1), user, Presence::Offline).unwrap();
-    assert_eq!((line.rooms(), line.is_in(id(1))), (0, false));
-    house.round();
-    assert!(house.table.is_empty());
+    let mut tenant_topics = TenantTopics::new();
+    let (mut connection, user) = (tenant_topics.connection(), UserId::new(1));
+    connection.listen(id(1));
+    connection.say(id(1), user, Presence::Online).unwrap();
+    connection.unlisten(id(1));
+    assert!(connection.is_in(id(1)), "its user is still there");
+    connection.say(id(1), user, Presence::Offline).unwrap();
+    assert_eq!(
+        (connection.conversations(), connection.is_in(id(1))),
+        (0, false)
+    );
+    tenant_topics.round();
+    assert!(tenant_topics.table.is_empty());
 }
 
 #[test]
 fn typing_reaches_every_other_line_once_and_no_other_account() {
-    let mut house = TenantTopics::new();
-    let (mut writer, mut reader) = (house.line(), house.line());
-    let mut stranger = house.hub.enter(Tenant::of(2, Mode::Live));
+    let mut tenant_topics = TenantTopics::new();
+    let (mut writer, mut reader) = (tenant_topics.connection(), tenant_topics.connection());
+    let mut stranger = tenant_topics.hub.enter(Tenant::of(2, Mode::Live));
     writer.listen(id(1));
     reader.listen(id(1));
     reader.listen_to_all();
     stranger.listen_to_all();
     writer.typing(id(1), Some(UserId::new(1)));
     writer.typing(id(2), None);
-    house.round();
+    tenant_topics.round();
     assert!(waiting(&writer).is_empty() && waiting(&stranger).is_empty());
     assert_eq!(waiting(&reader).len(), 2);
 }
 
 #[test]
 fn who_types_all_the_time_is_told_once_a_second_from_whichever_line() {
-    let mut house = TenantTopics::new();
-    let (one, other, mut reader) = (house.line(), house.line(), house.line());
+    let mut tenant_topics = TenantTopics::new();
+    let (one, other, mut reader) = (
+        tenant_topics.connection(),
+        tenant_topics.connection(),
+        tenant_topics.connection(),
+    );
     reader.listen(id(1));
     let (mut heard, user) = (0, UserId::new(1));
     for _ in 0..25 {
-        for line in [&one, &other] {
-            line.typing(id(1), Some(user));
+        for connection in [&one, &other] {
+            connection.typing(id(1), Some(user));
         }
-        house.round();
+        tenant_topics.round();
         heard += waiting(&reader).len();
     }
     assert_eq!(heard, 3, "at 0, 1 and 2 seconds");
@@ -115,37 +122,41 @@ fn who_types_all_the_time_is_told_once_a_second_from_whichever_line() {
 
 #[test]
 fn a_round_tells_so_much_and_presence_waits_for_the_next() {
-    let mut house = TenantTopics::with(100);
-    let mut readers: Vec<Connection> = (0..1_000).map(|_| house.line()).collect();
+    let mut tenant_topics = TenantTopics::with(100);
+    let mut readers: Vec<Connection> = (0..1_000).map(|_| tenant_topics.connection()).collect();
     readers.iter_mut().for_each(Connection::listen_to_all);
-    let (mut line, user) = (house.line(), UserId::new(1));
+    let (mut connection, user) = (tenant_topics.connection(), UserId::new(1));
     for number in 0..20 {
-        line.say(id(number), user, Presence::Online).unwrap();
-        line.typing(id(number), Some(user));
+        connection.say(id(number), user, Presence::Online).unwrap();
+        connection.typing(id(number), Some(user));
     }
-    house.round();
+    tenant_topics.round();
     let first: usize = readers.iter().map(|reader| waiting(reader).len()).sum();
     assert_eq!(first, 2_000);
     for _ in 0..10 {
-        house.round();
+        tenant_topics.round();
     }
     let heard: Vec<Signal> = waiting(readers.last().unwrap());
     let presence = heard
         .iter()
-        .filter(|sign| matches!(sign, Signal::Presence(..)))
+        .filter(|signal| matches!(signal, Signal::Presence(..)))
         .count();
     assert_eq!(presence, 18, "none is lost");
 }
 
 #[test]
 fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
-    let mut house = TenantTopics::new();
-    let (mut line, mut reader, user) = (house.line(), house.line(), UserId::new(1));
+    let mut tenant_topics = TenantTopics::new();
+    let (mut connection, mut reader, user) = (
+        tenant_topics.connection(),
+        tenant_topics.connection(),
+        UserId::new(1),
+    );
     reader.listen(id(1));
     for presence in [Presence::Online, Presence::Away].repeat(50) {
-        line.say(id(1), user, presence).unwrap();
+        connection.say(id(1), user, presence).unwrap();
     }
-    house.round();
+    tenant_topics.round();
     assert_eq!(
         waiting(&reader),
         [Signal::Presence(id(1), user, Presence::Away)]
@@ -154,66 +165,74 @@ fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
 
 #[test]
 fn an_account_is_present_in_so_many_conversations() {
-    let house = TenantTopics::new();
-    let (mut line, mut other, user) = (house.line(), house.line(), UserId::new(1));
+    let tenant_topics = TenantTopics::new();
+    let (mut connection, mut other, user) = (
+        tenant_topics.connection(),
+        tenant_topics.connection(),
+        UserId::new(1),
+    );
     for number in 0..3 {
-        line.say(id(number), user, Presence::Online).unwrap();
+        connection.say(id(number), user, Presence::Online).unwrap();
     }
     assert_eq!(
         other.say(id(9), user, Presence::Away),
         Err(TooManyPresences)
     );
-    line.say(id(0), user, Presence::Away).unwrap();
-    line.say(id(0), user, Presence::Offline).unwrap();
+    connection.say(id(0), user, Presence::Away).unwrap();
+    connection.say(id(0), user, Presence::Offline).unwrap();
     other.say(id(9), user, Presence::Away).unwrap();
-    let mut stranger = house.hub.enter(Tenant::of(2, Mode::Live));
+    let mut stranger = tenant_topics.hub.enter(Tenant::of(2, Mode::Live));
     stranger.say(id(9), user, Presence::Away).unwrap();
-    drop((line, other, stranger));
-    assert!(house.hub.presences.lock().is_empty());
+    drop((connection, other, stranger));
+    assert!(tenant_topics.hub.presences.lock().is_empty());
 }
 
 #[test]
 fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
-    let mut house = TenantTopics::new();
-    let (mut first, mut second, mut reader, user) =
-        (house.line(), house.line(), house.line(), UserId::new(1));
+    let mut tenant_topics = TenantTopics::new();
+    let (mut first, mut second, mut reader, user) = (
+        tenant_topics.connection(),
+        tenant_topics.connection(),
+        tenant_topics.connection(),
+        UserId::new(1),
+    );
     let is = |presence| Signal::Presence(id(1), user, presence);
     first.say(id(1), user, Presence::Online).unwrap();
     second.say(id(1), user, Presence::Away).unwrap();
-    house.round();
+    tenant_topics.round();
     reader.listen(id(1));
-    house.take();
+    tenant_topics.take();
     assert_eq!(waiting(&reader), [is(Presence::Away)]);
     drop(second);
-    house.round();
+    tenant_topics.round();
     assert_eq!(waiting(&reader), [is(Presence::Online)]);
     drop(first);
-    house.round();
+    tenant_topics.round();
     assert_eq!(waiting(&reader), [is(Presence::Offline)]);
 }
 
 #[test]
 fn nothing_is_left_when_all_lines_are_gone() {
-    let mut house = TenantTopics::new();
-    let mut one = house.line();
+    let mut tenant_topics = TenantTopics::new();
+    let mut one = tenant_topics.connection();
     one.listen(id(1));
     one.listen_to_all();
     one.say(id(1), UserId::new(1), Presence::Online).unwrap();
     one.unlisten(id(1));
     drop(one);
-    house.round();
-    assert!(house.table.is_empty());
+    tenant_topics.round();
+    assert!(tenant_topics.table.is_empty());
 }
 
 #[test]
 fn who_listened_comes_again_when_the_thread_has_lost_its_table() {
-    let mut house = TenantTopics::new();
-    let mut reader = house.line();
+    let mut tenant_topics = TenantTopics::new();
+    let mut reader = tenant_topics.connection();
     reader.listen(id(1));
-    house.take();
-    house.table = Table::default();
+    tenant_topics.take();
+    tenant_topics.table = Table::default();
     assert_eq!(
-        reader.poll_sign(&mut Context::from_waker(Waker::noop())),
+        reader.poll_signal(&mut Context::from_waker(Waker::noop())),
         Poll::Ready(None)
     );
 }

@@ -1,5 +1,5 @@
-//! What waits for one open line: the newest of each kind, so a slow reader costs no more than what
-//! there is to know.
+//! What waits for one open connection: the newest of each kind, so a slow reader costs no more than
+//! what there is to know.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use colloquy_model::id::{ConversationId, UserId};
 
-/// Typing that waits for one line at most: it is stale by then.
+/// Typing that waits for one connection at most: it is stale by then.
 const TYPING_MAX: usize = 64;
-/// Presence that waits for one line at most; beyond it the line can't keep up. More than an account
-/// may have at once.
+/// Presence that waits for one connection at most; beyond it the connection can't keep up. More
+/// than an account may have at once.
 pub const PRESENCE_MAX: usize = 4_096;
 
 /// How far somebody is there.
@@ -40,7 +40,7 @@ impl Presence {
     }
 }
 
-/// What is passed on from one line to others.
+/// What is passed on from one connection to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// Somebody is writing a message in this conversation.
@@ -60,8 +60,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn put(&mut self, sign: Signal) {
-        match sign {
+    fn put(&mut self, signal: Signal) {
+        match signal {
             Signal::Typing(conversation, user) => {
                 if self.typing.len() < TYPING_MAX && !self.typing.contains(&(conversation, user)) {
                     self.typing.push_back((conversation, user));
@@ -96,12 +96,12 @@ impl Waiting {
 pub(super) struct Mailbox(Mutex<Waiting>);
 
 impl Mailbox {
-    pub(super) fn put(&self, sign: Signal) {
+    pub(super) fn put(&self, signal: Signal) {
         let mut waiting = self.0.lock();
         if waiting.overflowed {
             return;
         }
-        waiting.put(sign);
+        waiting.put(signal);
         if waiting.order.len() > PRESENCE_MAX {
             return Self::let_go(waiting);
         }
@@ -110,7 +110,7 @@ impl Mailbox {
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// Brings nothing more: the line has to come again.
+    /// Brings nothing more: the connection has to be opened again.
     pub(super) fn end(&self) {
         Self::let_go(self.0.lock());
     }
@@ -125,14 +125,14 @@ impl Mailbox {
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// The next sign; none where the line could not keep up.
+    /// The next signal; none where the connection could not keep up.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Signal>> {
         let mut waiting = self.0.lock();
         if waiting.overflowed {
             return Poll::Ready(None);
         }
-        if let Some(sign) = waiting.take() {
-            return Poll::Ready(Some(sign));
+        if let Some(signal) = waiting.take() {
+            return Poll::Ready(Some(signal));
         }
         waiting.reader = Some(context.waker().clone());
         Poll::Pending

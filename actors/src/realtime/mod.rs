@@ -1,5 +1,6 @@
-//! What passes between open lines and is never stored: who is typing, who is there, and tickets
-//! that open a line once. It ends with the process, and nothing that was promised rests on it.
+//! What passes between open connections and is never stored: who is typing, who is there, and
+//! tickets that open a connection once. It ends with the process, and nothing that was promised
+//! rests on it.
 
 mod hub;
 mod mailbox;

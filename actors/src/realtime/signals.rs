@@ -1,7 +1,7 @@
-//! Hands signs from one line to all that listen: on a thread of its own, so that many listeners
-//! hold up nobody who sends. Presence is told by its newest state, typing once a second for each
-//! who types; each account and mode has so many signs in a tenth of a second, and what is beyond
-//! waits (presence) or is dropped (typing).
+//! Hands signals from one connection to all that listen: on a thread of its own, so that many
+//! listeners hold up nobody who sends. Presence is told by its newest state, typing once a second
+//! for each who types; each account and mode has so many signals in a tenth of a second, and what
+//! is beyond waits (presence) or is dropped (typing).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use colloquy_model::id::{ConversationId, UserId};
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(100);
-/// Signs that one account and mode has put into mailboxes in one round, counted by mailbox.
+/// Signals that one account and mode has put into mailboxes in one round, counted by mailbox.
 const PUTS_MAX: usize = 2_000;
 /// Who types is told again after this.
 const TYPING_EVERY: Duration = Duration::from_secs(1);
@@ -27,21 +27,21 @@ const TAKEN: usize = 1_000;
 /// One connection that listens, as the thread that hands out signals knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Listener {
-    pub(super) line: u64,
+    pub(super) connection: u64,
     pub(super) mailbox: Arc<Mailbox>,
 }
 
-/// What one line said of its user; the last word stands last.
+/// What one connection reported of its user; the newest report stands last.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Said {
-    pub(super) line: u64,
+pub(super) struct PresenceReport {
+    pub(super) connection: u64,
     pub(super) user: UserId,
     pub(super) presence: Presence,
 }
 
 /// What a connection tells the thread that hands out signals.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum HubCommand {
     /// It listens to a conversation, or to all.
     Listen(Option<ConversationId>, Listener),
     /// It listens there no more; what it said there stands.
@@ -49,7 +49,7 @@ pub(super) enum Told {
     /// Its user writes, or somebody unnamed.
     Typing(ConversationId, Option<UserId>, u64),
     /// Its user is there, or not.
-    Say(ConversationId, Said),
+    SetPresence(ConversationId, PresenceReport),
     /// It is gone, from these conversations too.
     Leave(u64, Vec<ConversationId>),
 }
@@ -57,7 +57,7 @@ pub(super) enum Told {
 #[derive(Debug, Default)]
 struct Topic {
     listeners: HashMap<u64, Arc<Mailbox>>,
-    said: Vec<Said>,
+    said: Vec<PresenceReport>,
 }
 
 impl Topic {
@@ -73,16 +73,16 @@ impl Topic {
     }
 }
 
-/// Who types: a user, or a line that has none.
+/// Who types: a user, or a connection that has none.
 type Typist = Result<UserId, u64>;
 
-/// What the lines of one account and mode say and listen to.
+/// What the connections of one account and mode say and listen to.
 #[derive(Debug, Default)]
 struct TenantTopics {
-    rooms: HashMap<ConversationId, Topic>,
-    /// Lines that listen to all conversations.
+    topics: HashMap<ConversationId, Topic>,
+    /// Connections that listen to all conversations.
     listeners: HashMap<u64, Arc<Mailbox>>,
-    /// Whose presence has changed, and by which line.
+    /// Whose presence has changed, and by which connection.
     changed: VecDeque<(ConversationId, UserId, u64)>,
     waiting: HashSet<(ConversationId, UserId)>,
     typing: VecDeque<(ConversationId, Option<UserId>, u64)>,
@@ -92,7 +92,7 @@ struct TenantTopics {
 
 impl TenantTopics {
     fn is_empty(&self) -> bool {
-        self.rooms.is_empty() && self.listeners.is_empty() && !self.is_due()
+        self.topics.is_empty() && self.listeners.is_empty() && !self.is_due()
     }
 
     fn is_due(&self) -> bool {
@@ -100,53 +100,58 @@ impl TenantTopics {
     }
 
     fn listen(&mut self, conversation: Option<ConversationId>, listener: Listener) {
-        let Listener { line, mailbox } = listener;
+        let Listener {
+            connection,
+            mailbox,
+        } = listener;
         match conversation {
             Some(id) => {
-                let room = self.rooms.entry(id).or_default();
-                room.listeners.insert(line, Arc::clone(&mailbox));
-                present(id, room, line, &mailbox);
+                let topic = self.topics.entry(id).or_default();
+                topic.listeners.insert(connection, Arc::clone(&mailbox));
+                present(id, topic, connection, &mailbox);
             }
             None => {
-                self.rooms
+                self.topics
                     .iter()
-                    .for_each(|(id, room)| present(*id, room, line, &mailbox));
-                self.listeners.insert(line, mailbox);
+                    .for_each(|(id, topic)| present(*id, topic, connection, &mailbox));
+                self.listeners.insert(connection, mailbox);
             }
         }
     }
 
-    fn unlisten(&mut self, conversation: Option<ConversationId>, line: u64) {
+    fn unlisten(&mut self, conversation: Option<ConversationId>, connection: u64) {
         match conversation {
             Some(id) => {
-                if let Some(room) = self.rooms.get_mut(&id) {
-                    room.listeners.remove(&line);
+                if let Some(topic) = self.topics.get_mut(&id) {
+                    topic.listeners.remove(&connection);
                 }
                 self.forget(id);
             }
             None => {
-                self.listeners.remove(&line);
+                self.listeners.remove(&connection);
             }
         }
     }
 
     fn forget(&mut self, conversation: ConversationId) {
-        if self.rooms.get(&conversation).is_some_and(Topic::is_empty) {
-            self.rooms.remove(&conversation);
+        if self.topics.get(&conversation).is_some_and(Topic::is_empty) {
+            self.topics.remove(&conversation);
         }
     }
 
-    /// Takes in what a line says of its user, or that it says nothing any more.
-    fn say(&mut self, conversation: ConversationId, said: Said) {
-        let room = self.rooms.entry(conversation).or_default();
-        let before = room.of(said.user);
-        room.said
-            .retain(|other| (other.line, other.user) != (said.line, said.user));
+    /// Takes in what a connection reports of its user, or that it reports nothing any more.
+    fn say(&mut self, conversation: ConversationId, said: PresenceReport) {
+        let topic = self.topics.entry(conversation).or_default();
+        let before = topic.of(said.user);
+        topic
+            .said
+            .retain(|other| (other.connection, other.user) != (said.connection, said.user));
         if said.presence != Presence::Offline {
-            room.said.push(said);
+            topic.said.push(said);
         }
-        if room.of(said.user) != before && self.waiting.insert((conversation, said.user)) {
-            self.changed.push_back((conversation, said.user, said.line));
+        if topic.of(said.user) != before && self.waiting.insert((conversation, said.user)) {
+            self.changed
+                .push_back((conversation, said.user, said.connection));
         }
         self.forget(conversation);
     }
@@ -155,42 +160,42 @@ impl TenantTopics {
         &mut self,
         conversation: ConversationId,
         user: Option<UserId>,
-        line: u64,
+        connection: u64,
         now: Instant,
     ) {
-        let typist = (conversation, user.ok_or(line));
+        let typist = (conversation, user.ok_or(connection));
         let told = self
             .typed
             .get(&typist)
             .is_some_and(|at| now.duration_since(*at) < TYPING_EVERY);
         if !told && self.typing.len() < TYPING_MAX {
             self.typed.insert(typist, now);
-            self.typing.push_back((conversation, user, line));
+            self.typing.push_back((conversation, user, connection));
         }
     }
 
-    fn leave(&mut self, line: u64, conversations: Vec<ConversationId>) {
-        self.listeners.remove(&line);
+    fn leave(&mut self, connection: u64, conversations: Vec<ConversationId>) {
+        self.listeners.remove(&connection);
         for conversation in conversations {
             let said = self
-                .rooms
+                .topics
                 .get(&conversation)
-                .map_or(&[][..], |room| &room.said);
-            let own: Vec<Said> = said
+                .map_or(&[][..], |topic| &topic.said);
+            let own: Vec<PresenceReport> = said
                 .iter()
-                .filter(|said| said.line == line)
+                .filter(|said| said.connection == connection)
                 .copied()
                 .collect();
             for last in own {
                 self.say(
                     conversation,
-                    Said {
+                    PresenceReport {
                         presence: Presence::Offline,
                         ..last
                     },
                 );
             }
-            self.unlisten(Some(conversation), line);
+            self.unlisten(Some(conversation), connection);
         }
     }
 
@@ -202,9 +207,9 @@ impl TenantTopics {
         {
             self.waiting.remove(&(conversation, user));
             let presence = self
-                .rooms
+                .topics
                 .get(&conversation)
-                .map_or(Presence::Offline, |room| room.of(user));
+                .map_or(Presence::Offline, |topic| topic.of(user));
             puts += self.put(
                 conversation,
                 from,
@@ -220,17 +225,20 @@ impl TenantTopics {
             .retain(|_, at| now.duration_since(*at) < TYPING_EVERY);
     }
 
-    /// Tells everybody who listens but the line itself, once each; gives how many that were.
-    fn put(&self, conversation: ConversationId, from: u64, sign: Signal) -> usize {
-        let room = self.rooms.get(&conversation).map(|room| &room.listeners);
-        let here = room.into_iter().flatten();
+    /// Tells everybody who listens but the connection itself, once each; gives how many that were.
+    fn put(&self, conversation: ConversationId, from: u64, signal: Signal) -> usize {
+        let topic = self.topics.get(&conversation).map(|topic| &topic.listeners);
+        let here = topic.into_iter().flatten();
         let everywhere = self
             .listeners
             .iter()
-            .filter(|(line, _)| room.is_none_or(|room| !room.contains_key(line)));
+            .filter(|(connection, _)| topic.is_none_or(|topic| !topic.contains_key(connection)));
         let mut puts = 1;
-        for (_, mailbox) in here.chain(everywhere).filter(|(line, _)| **line != from) {
-            mailbox.put(sign);
+        for (_, mailbox) in here
+            .chain(everywhere)
+            .filter(|(connection, _)| **connection != from)
+        {
+            mailbox.put(signal);
             puts += 1;
         }
         puts
@@ -238,10 +246,13 @@ impl TenantTopics {
 }
 
 /// Tells a new listener who is in a conversation.
-fn present(conversation: ConversationId, room: &Topic, line: u64, to: &Mailbox) {
-    let last_words: HashMap<UserId, &Said> =
-        room.said.iter().map(|said| (said.user, said)).collect();
-    for said in last_words.into_values().filter(|said| said.line != line) {
+fn present(conversation: ConversationId, topic: &Topic, connection: u64, to: &Mailbox) {
+    let last_words: HashMap<UserId, &PresenceReport> =
+        topic.said.iter().map(|said| (said.user, said)).collect();
+    for said in last_words
+        .into_values()
+        .filter(|said| said.connection != connection)
+    {
         to.put(Signal::Presence(conversation, said.user, said.presence));
     }
 }
@@ -249,60 +260,68 @@ fn present(conversation: ConversationId, room: &Topic, line: u64, to: &Mailbox) 
 /// All accounts and modes. Dropped, it lets every listener go.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    houses: HashMap<Tenant, TenantTopics>,
+    tenants: HashMap<Tenant, TenantTopics>,
     due: HashSet<Tenant>,
 }
 
 impl Table {
-    /// Takes in what a line tells.
-    pub(super) fn take(&mut self, tenant: Tenant, told: Told, now: Instant) {
-        let house = self.houses.entry(tenant).or_default();
+    /// Takes in what a connection tells.
+    pub(super) fn take(&mut self, tenant: Tenant, told: HubCommand, now: Instant) {
+        let tenant_topics = self.tenants.entry(tenant).or_default();
         match told {
-            Told::Listen(conversation, listener) => house.listen(conversation, listener),
-            Told::Unlisten(conversation, line) => house.unlisten(conversation, line),
-            Told::Typing(conversation, user, line) => house.types(conversation, user, line, now),
-            Told::Say(conversation, said) => house.say(conversation, said),
-            Told::Leave(line, conversations) => house.leave(line, conversations),
+            HubCommand::Listen(conversation, listener) => {
+                tenant_topics.listen(conversation, listener)
+            }
+            HubCommand::Unlisten(conversation, connection) => {
+                tenant_topics.unlisten(conversation, connection)
+            }
+            HubCommand::Typing(conversation, user, connection) => {
+                tenant_topics.types(conversation, user, connection, now)
+            }
+            HubCommand::SetPresence(conversation, said) => tenant_topics.say(conversation, said),
+            HubCommand::Leave(connection, conversations) => {
+                tenant_topics.leave(connection, conversations)
+            }
         }
-        if house.is_due() {
+        if tenant_topics.is_due() {
             self.due.insert(tenant);
-        } else if house.is_empty() {
-            self.houses.remove(&tenant);
+        } else if tenant_topics.is_empty() {
+            self.tenants.remove(&tenant);
         }
     }
 
     /// One round: tells what is due in each account and mode.
     pub(super) fn tell(&mut self, now: Instant) {
         for tenant in std::mem::take(&mut self.due) {
-            let Some(house) = self.houses.get_mut(&tenant) else {
+            let Some(tenant_topics) = self.tenants.get_mut(&tenant) else {
                 continue;
             };
-            house.tell(now);
-            if house.is_due() {
+            tenant_topics.tell(now);
+            if tenant_topics.is_due() {
                 self.due.insert(tenant);
-            } else if house.is_empty() {
-                self.houses.remove(&tenant);
+            } else if tenant_topics.is_empty() {
+                self.tenants.remove(&tenant);
             }
         }
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.houses.is_empty()
+        self.tenants.is_empty()
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        for house in self.houses.values() {
-            let rooms = house
-                .rooms
+        for tenant_topics in self.tenants.values() {
+            let topics = tenant_topics
+                .topics
                 .values()
-                .flat_map(|room| room.listeners.values());
-            house
+                .flat_map(|topic| topic.listeners.values());
+            tenant_topics
                 .listeners
                 .values()
-                .chain(rooms)
+                .chain(topics)
                 .for_each(|mailbox| mailbox.end());
         }
     }
@@ -310,7 +329,7 @@ impl Drop for Table {
 
 /// The thread: takes in what is told and tells it in rounds, until nobody can tell it anything.
 /// `waiting` counts what has not been taken in.
-pub(super) fn run(told: &Receiver<(Tenant, Told)>, waiting: &AtomicUsize) {
+pub(super) fn run(told: &Receiver<(Tenant, HubCommand)>, waiting: &AtomicUsize) {
     let mut table = Table::default();
     let mut next_round = Instant::now();
     loop {

@@ -1,6 +1,6 @@
 //! Full-text search over titles and contents: a file of its own beside the store, which can be
-//! lost. Knows texts by number and scope; what they are the texts of, and who may read them, is its
-//! users' business.
+//! lost. Knows texts by number and tenant; what they are the texts of, and who may read them, is
+//! its users' business.
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file.
@@ -82,7 +82,7 @@ pub struct Behind;
 /// A text that searches find, by its title and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Names it, in all scopes: an identifier's number.
+    /// The number of the document's identifier, which names the text in all tenants.
     pub number: u64,
     /// Whose it is: found by nobody else.
     pub tenant: Tenant,
@@ -299,7 +299,8 @@ impl Search {
         offset: usize,
     ) -> Later<Result<Found, ReadError>> {
         let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
-        // A scope and its complement, which has an account's other texts, are one account's.
+        // A tenant's number and its complement, which has an account's other texts, are one
+        // account's.
         let account = Tenant::from_number(tenant.number().max(!tenant.number())).account_number();
         let found = self.readers.read(account, move |connection| {
             let found = index::find(connection, tenant, &query, Window { limit, offset });

@@ -19,8 +19,8 @@ use colloquy_model::caller::Tenant;
 const WORD_CHARS_MAX: usize = 64;
 /// Words of a query that count; those behind them are let be.
 pub(super) const QUERY_WORDS_MAX: usize = 256;
-/// Stands between scope and word. Not a hexadecimal digit, so no scope is another's beginning.
-const BEHIND_SCOPE: char = 'z';
+/// Stands between tenant and word. Not a hexadecimal digit, so no tenant is another's beginning.
+const BEHIND_TENANT: char = 'z';
 
 /// A text as the index takes it: its words, folded, each with its tenant, a space between them.
 pub(super) fn indexed(tenant: Tenant, text: &str) -> String {
@@ -95,7 +95,7 @@ pub(super) fn query(tenant: Tenant, typed: &str) -> Option<String> {
 }
 
 fn prefix_of(tenant: Tenant) -> String {
-    format!("{:x}{BEHIND_SCOPE}", tenant.number())
+    format!("{:x}{BEHIND_TENANT}", tenant.number())
 }
 
 /// Calls `found` with each word of a text without spaces.
@@ -183,12 +183,12 @@ mod tests {
 
     use super::*;
 
-    const SCOPE: Tenant = Tenant::OPERATORS;
+    const TENANT: Tenant = Tenant::OPERATORS;
 
-    /// The words of a text without their scope.
+    /// The words of a text without their tenant.
     fn words(text: &str) -> String {
-        let indexed = indexed(SCOPE, text);
-        let bare = |word: &str| word.strip_prefix("0z").unwrap_or("no scope").to_owned();
+        let indexed = indexed(TENANT, text);
+        let bare = |word: &str| word.strip_prefix("0z").unwrap_or("no tenant").to_owned();
         indexed
             .split_whitespace()
             .map(bare)
@@ -234,17 +234,17 @@ mod tests {
             ),
         ];
         for (typed, wanted) in table {
-            assert_eq!(query(SCOPE, typed).as_deref(), Some(wanted), "{typed}");
+            assert_eq!(query(TENANT, typed).as_deref(), Some(wanted), "{typed}");
         }
         for nothing in ["", " ", "\"", "\"\"", "*", "()\"-", "🎉"] {
-            assert_eq!(query(SCOPE, nothing), None, "{nothing}");
+            assert_eq!(query(TENANT, nothing), None, "{nothing}");
         }
     }
 
     proptest! {
         #[test]
         fn a_query_is_quoted_words_and_nothing_else(typed in "[\\PC\"*() ]{0,80}") {
-            if let Some(query) = query(SCOPE, &typed) {
+            if let Some(query) = query(TENANT, &typed) {
                 let parts: Vec<&str> = query.trim_end_matches(" *").split(" AND ").collect();
                 for part in parts {
                     let within = part.strip_prefix('"').and_then(|part| part.strip_suffix('"'));

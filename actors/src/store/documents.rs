@@ -21,7 +21,7 @@ pub struct StoredVersion {
     pub id: VersionId,
     /// The name that its author gave to the version.
     pub label: Option<Box<str>>,
-    /// Its line; empty: the head's.
+    /// The branch that it is on; empty: the main one.
     pub branch: Box<str>,
     /// The numbers of what it was made from.
     pub parents: Vec<u64>,
@@ -167,7 +167,7 @@ pub struct VersionQuery {
     pub tenant: Tenant,
     /// The document whose versions are listed.
     pub document: Subject,
-    /// Of this line only; empty: the head's.
+    /// Only versions of this branch; empty: the main one.
     pub branch: Option<String>,
     /// The part of the list that is wanted.
     pub paging: Paging,

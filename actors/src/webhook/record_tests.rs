@@ -22,7 +22,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::key_hash;
 use colloquy_runtime::{Command, Decision, Entity};
 
-const SCOPE: Tenant = Tenant::OPERATORS;
+const TENANT: Tenant = Tenant::OPERATORS;
 
 fn from<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).unwrap()
@@ -35,7 +35,7 @@ fn refused<T: DeserializeOwned>(json: Value) -> bool {
 fn context(id: WebhookId, now: i64) -> CommandContext<Webhook> {
     CommandContext {
         id,
-        tenant: SCOPE,
+        tenant: TENANT,
         now,
     }
 }
@@ -203,7 +203,7 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
         (webhook, secret)
     };
     let (webhook, second) = rotate(&webhook, json!({}), 5_000);
-    let held = |webhook: &Webhook| webhook.endpoint(id, SCOPE).secrets;
+    let held = |webhook: &Webhook| webhook.endpoint(id, TENANT).secrets;
     assert_eq!(
         held(&webhook),
         [newest(second.clone()), ending(first, 86_405_000)]
@@ -264,15 +264,15 @@ fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
         "url": "https://example.com", "events": ["message.created", "document.shared"], "enabled": false,
         "filter": {"channel": ["chat", "email"], "priority": ["high"], "document_id": [document]},
     }));
-    let stored = restore_endpoint(&serde_json::to_vec(&webhook).unwrap(), id, SCOPE).unwrap();
+    let stored = restore_endpoint(&serde_json::to_vec(&webhook).unwrap(), id, TENANT).unwrap();
     assert_eq!(
         (&stored, &stored.secrets),
-        (&webhook.endpoint(id, SCOPE), &vec![newest(secret)])
+        (&webhook.endpoint(id, TENANT), &vec![newest(secret)])
     );
     let row = restore_endpoint(
         &webhook.show(&Identity::default(), Secret::Hidden),
         id,
-        SCOPE,
+        TENANT,
     )
     .unwrap();
     assert_eq!(

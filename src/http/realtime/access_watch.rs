@@ -1,7 +1,7 @@
-//! Whether an open connection may go on showing what it shows. Looked at again when its account's keys, users
-//! or settings have changed, when its key ends by itself, and right before anything is shown: so
-//! nothing is shown that was committed after a right was gone. In between it costs a look at one
-//! number.
+//! Whether an open connection may go on showing what it shows. Looked at again when its account's
+//! keys, users or settings have changed, when its key ends by itself, and right before anything is
+//! shown: so nothing is shown that was committed after a right was gone. In between it costs a look
+//! at one number.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,8 +20,8 @@ use super::super::authentication;
 
 /// The longest wait for a key's end: the wall clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// How long changes gather before a silent line looks at them: who changes a key in a loop costs
-/// each line ten looks a second.
+/// How long changes gather before a silent connection looks at them: who changes a key in a loop
+/// costs each connection ten looks a second.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// The credential with which a connection was opened, and from where.

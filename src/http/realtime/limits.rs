@@ -1,5 +1,5 @@
-//! What the settings say of lines that stay open, and how many there are: in all, of one key, of
-//! one account.
+//! What the settings say of event streams and WebSockets, and how many there are: in all, of one
+//! key, of one account.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::super::problem::Problem;
 use super::frame_bucket::FrameRate;
 use crate::config::Config;
 
-/// When who has too many lines open may come again: nobody knows when one of them is closed.
+/// When who has too many connections open may come again: nobody knows when one of them is closed.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// Bounds of one event stream or WebSocket, from the settings.

@@ -72,7 +72,7 @@ pub(crate) struct Session {
     access: AccessWatch,
     /// What the account's subscription shows.
     account_shows: Visibility,
-    member: Connection,
+    connection: Connection,
     subscriptions: Subscriptions,
     sends: InboundMessages,
     step: Option<LocalBoxFuture<'static, Step>>,
@@ -80,14 +80,14 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(app: Arc<AppState>, auth: ConnectionAuth) -> Self {
-        let member = app.system.lines.enter(auth.caller.tenant);
+        let connection = app.system.connections.enter(auth.caller.tenant);
         let access = AccessWatch::new(Arc::clone(&app), auth.clone(), Visibility::Nothing);
         let caller = auth.caller.clone();
         Session {
             peer: Rc::new(SocketPeer { app, auth, caller }),
             access,
             account_shows: Visibility::Nothing,
-            member,
+            connection,
             subscriptions: Subscriptions::default(),
             sends: InboundMessages::default(),
             step: None,
@@ -104,8 +104,9 @@ impl Session {
 
     /// What it shows has changed.
     fn shows(&mut self) {
-        let rooms = self.subscriptions.count() > 0 || self.member.rooms() > 0;
-        let shows = if rooms {
+        let follows_conversations =
+            self.subscriptions.count() > 0 || self.connection.conversations() > 0;
+        let shows = if follows_conversations {
             Visibility::Conversations
         } else {
             Visibility::Nothing
@@ -174,8 +175,9 @@ impl Session {
                 if named.is_some_and(|named| named != user) {
                     return Err(wrong("must be the user for whom the socket was opened"));
                 }
-                let full = self.member.rooms() > self.peer.app.realtime_limits.subscriptions_max;
-                if full && !self.member.is_in(conversation) && presence != Presence::Offline {
+                let full = self.connection.conversations()
+                    > self.peer.app.realtime_limits.subscriptions_max;
+                if full && !self.connection.is_in(conversation) && presence != Presence::Offline {
                     return Err(Problem::new(
                         Kind::Conflict,
                         "the socket is present in too many conversations",
@@ -252,12 +254,12 @@ impl Session {
         }
         if let SubscriptionTarget::Entity(id) = target {
             self.subscriptions.remove(id);
-            self.member.unlisten(id);
+            self.connection.unlisten(id);
             self.shows();
             json_frames::subscription(to, "unsubscribed", target, None);
             return Ok(());
         }
-        self.member.unlisten_to_all();
+        self.connection.unlisten_to_all();
         let pending = self.subscriptions.remove_account();
         self.account_shows = Visibility::Nothing;
         self.shows();
@@ -309,10 +311,10 @@ impl Session {
     fn pass_on(&mut self, conversation: ConversationId, signal: Signal) -> Result<(), Problem> {
         match signal {
             Signal::Typing => self
-                .member
+                .connection
                 .typing(conversation, self.peer.caller.actor.user),
             Signal::Presence(user, presence) => {
-                let said = self.member.say(conversation, user, presence);
+                let said = self.connection.say(conversation, user, presence);
                 said.map_err(|_| {
                     Problem::new(
                         Kind::Conflict,
@@ -341,7 +343,7 @@ impl Session {
         if self.poll_sends(context, to).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        match self.member.poll_sign(context) {
+        match self.connection.poll_signal(context) {
             Poll::Ready(Some(_)) if !self.access.holds() => {
                 return Poll::Ready(Err(SessionEnd::AccessRevoked));
             }
@@ -386,7 +388,7 @@ impl Session {
         match step {
             Step::Subscribed(SubscriptionTarget::Entity(id), after, reader, _) => {
                 self.subscriptions.add(id, Sequence(after.0), *reader);
-                self.member.listen(id);
+                self.connection.listen(id);
                 self.shows();
                 json_frames::subscription(
                     to,
@@ -397,7 +399,7 @@ impl Session {
             }
             Step::Subscribed(SubscriptionTarget::Account, after, reader, shows) => {
                 self.subscriptions.add_account(FeedNumber(after.0), *reader);
-                self.member.listen_to_all();
+                self.connection.listen_to_all();
                 self.account_shows = shows;
                 self.shows();
                 json_frames::subscription(

@@ -21,16 +21,16 @@ use super::limits::LiveConnection;
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
-/// How often it is looked whether the client is still there: lines are few, and one that is gone
+/// How often it is looked whether the client is still there: streams are few, and one that is gone
 /// takes the place of another.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Keeps the line open, and shows whether anybody is there.
+/// Keeps the connection open, and shows whether anybody is there.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// What comes from a reader; nothing after an end.
 pub(super) type Events = LocalBoxStream<'static, Result<Arc<Event>, ReadEnd>>;
 
-/// A reader as a stream: whatever wakes its line, a read that is under way goes on.
+/// A reader as a stream: whatever wakes its connection, a read that is under way goes on.
 pub(super) fn events(reader: EventReader) -> Events {
     unfold(Some(reader), |reader| async {
         let mut reader = reader?;
@@ -73,7 +73,7 @@ pub(crate) struct StreamOpening {
 
 /// The body of an event stream.
 pub(crate) struct EventStream {
-    /// Where it begins, so that a line that breaks before its first event is taken up there.
+    /// Where it begins, so that a stream that breaks before its first event is taken up there.
     place: Option<Bytes>,
     events: Events,
     cursor_kind: CursorKind,

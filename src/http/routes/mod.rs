@@ -44,7 +44,7 @@ const READ: AuthRequirement = AuthRequirement::Key(READING);
 /// What changes conversations.
 pub(super) const WRITING: &[Permission] = &[Permission::ConversationsWrite];
 const WRITE: AuthRequirement = AuthRequirement::Key(WRITING);
-/// What opens a line that stays open: what is read or sent there has its own.
+/// What opens an event stream or a WebSocket: what is read or sent there has its own.
 const LINES: &[Permission] = &[
     Permission::ConversationsRead,
     Permission::ConversationsWrite,

@@ -19,8 +19,8 @@ use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{NoQuery, Part};
 
-/// A kind of record that has routes.
-pub(super) trait RoutedRecord: RecordSpec {
+/// A kind of record that the interface has as a resource, with routes of its own.
+pub(super) trait RecordResource: RecordSpec {
     /// All records of the kind.
     fn records(system: &System) -> &Records<Self>;
 
@@ -41,14 +41,14 @@ pub(super) trait RoutedRecord: RecordSpec {
     }
 }
 
-impl RoutedRecord for Account {
+impl RecordResource for Account {
     fn records(system: &System) -> &Records<Self> {
         &system.accounts
     }
 }
 
 /// Each key belongs to an account, whose tenant the operators' requests carry.
-impl RoutedRecord for Key {
+impl RecordResource for Key {
     fn records(system: &System) -> &Records<Self> {
         &system.keys
     }
@@ -67,7 +67,7 @@ impl RoutedRecord for Key {
 }
 
 /// Users belong to an account in both modes.
-impl RoutedRecord for User {
+impl RecordResource for User {
     fn records(system: &System) -> &Records<Self> {
         &system.users
     }
@@ -77,13 +77,13 @@ impl RoutedRecord for User {
     }
 }
 
-impl RoutedRecord for Customer {
+impl RecordResource for Customer {
     fn records(system: &System) -> &Records<Self> {
         &system.customers
     }
 }
 
-impl RoutedRecord for Webhook {
+impl RecordResource for Webhook {
     fn records(system: &System) -> &Records<Self> {
         &system.webhooks
     }
@@ -119,7 +119,7 @@ impl PlainQuery {
 /// Makes a record of the body.
 pub(super) async fn create<R, Q>(call: ApiCall, Json(new): Json<Q>) -> Result<Output, Problem>
 where
-    R: RoutedRecord,
+    R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
     make::<R, Q>(call, new).await
@@ -128,7 +128,7 @@ where
 /// Makes a record of a request, under a new identifier.
 pub(super) async fn make<R, Q>(call: ApiCall, request: Q) -> Result<Output, Problem>
 where
-    R: RoutedRecord,
+    R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
     let (tenant, id) = (R::tenant(&call)?, Id::new(call.now.0));
@@ -136,7 +136,7 @@ where
 }
 
 /// Lists a page of the records.
-pub(super) async fn list<R: RoutedRecord>(
+pub(super) async fn list<R: RecordResource>(
     call: ApiCall,
     query: PlainQuery,
 ) -> Result<Output, Problem> {
@@ -144,7 +144,7 @@ pub(super) async fn list<R: RoutedRecord>(
 }
 
 /// Lists a page of the records that pass a filter.
-pub(super) async fn list_filtered<R: RoutedRecord>(
+pub(super) async fn list_filtered<R: RecordResource>(
     call: ApiCall,
     part: Part<'_>,
     filter: Filter,
@@ -160,7 +160,7 @@ pub(super) async fn list_filtered<R: RoutedRecord>(
 }
 
 /// Shows the record in the path.
-pub(super) async fn read<R: RoutedRecord>(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+pub(super) async fn read<R: RecordResource>(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     ask::<R, _>(call, ReadRecord).await
 }
 
@@ -170,7 +170,7 @@ pub(super) async fn change<R, Q>(
     OptionalJson(change): OptionalJson<Q>,
 ) -> Result<Output, Problem>
 where
-    R: RoutedRecord,
+    R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
     ask::<R, Q>(call, change).await
@@ -179,7 +179,7 @@ where
 /// Deletes the record in the path.
 pub(super) async fn remove<R>(call: ApiCall) -> Result<Output, Problem>
 where
-    R: RoutedRecord,
+    R: RecordResource,
     DeleteRecord: RecordRequest<R, Reply = Answer>,
 {
     ask::<R, _>(call, DeleteRecord).await
@@ -188,7 +188,7 @@ where
 /// Sends a request to the record in the path, and shows its answer.
 pub(super) async fn ask<R, Q>(call: ApiCall, request: Q) -> Result<Output, Problem>
 where
-    R: RoutedRecord,
+    R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
     let id = call.id::<R::Named>(0)?;
@@ -203,7 +203,7 @@ async fn send<R, Q>(
     request: Q,
 ) -> Result<Output, Problem>
 where
-    R: RoutedRecord,
+    R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
     let ApiCall {

@@ -29,7 +29,7 @@ use colloquy_model::text::{DocumentContent, Text};
 /// The place of a new version in the graph.
 struct Place {
     parent: u64,
-    /// Empty: the head's line.
+    /// Empty: the main branch.
     branch: String,
 }
 
@@ -443,7 +443,7 @@ impl Live {
         }
     }
 
-    /// The name of a side line that nobody named: its first version's.
+    /// The name of a side branch that nobody named: its first version's.
     fn new_line(&self, label: Option<&str>) -> String {
         let first = format!("v{}", self.versions.len() + 1);
         // Looked through once: somebody may have taken thousands of these names before.
@@ -486,7 +486,7 @@ impl Live {
         }
         let unknown =
             |field| move || invalid(field, "must be a version or branch of this document");
-        // A branch is meant where one has the name: merges go from line to line.
+        // A branch is meant where one has the name: merges go from branch to branch.
         let side = |name: &VersionName| match name {
             VersionName::Mark(mark) => self.tip(mark).or_else(|| self.labelled(mark)),
             VersionName::Head | VersionName::Main | VersionName::Id(_) | VersionName::Number(_) => {

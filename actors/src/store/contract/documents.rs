@@ -184,7 +184,7 @@ fn owned(id: DocumentId) -> OwnedDocument {
 }
 
 /// A document of three versions: the second with two comments and their anchors, of which the
-/// third, on a side line, takes the first comment away.
+/// third, on a side branch, takes the first comment away.
 fn three_versions<B: Bench>(house: &House<B>) -> DocumentId {
     let id = DocumentId::new(1_000);
     house.put(id, 0, header("a"));

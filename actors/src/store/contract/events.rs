@@ -250,15 +250,15 @@ struct Model<B> {
     known: Vec<Known>,
 }
 
-const SCOPES: usize = 3;
+const TENANTS: usize = 3;
 
-fn scopes() -> [Tenant; SCOPES] {
+fn tenants() -> [Tenant; TENANTS] {
     [live(), test(), other()]
 }
 
 impl<B: Bench> Model<B> {
     fn new(house: House<B>) -> Self {
-        let customers = scopes()
+        let customers = tenants()
             .map(|tenant| house.customer(tenant, "Ada"))
             .to_vec();
         let users = (0..2)
@@ -284,7 +284,7 @@ impl<B: Bench> Model<B> {
                 // Most of it happens in one tenant.
                 let tenant = tenant.saturating_sub(3);
                 self.talks
-                    .push(Talk::new(scopes()[tenant], self.customers[tenant]));
+                    .push(Talk::new(tenants()[tenant], self.customers[tenant]));
                 let talk = self.talks.len() - 1;
                 self.happens(
                     talk,
@@ -388,7 +388,7 @@ impl<B: Bench> Model<B> {
                 .filter(|known| known.entity == talk.subject.number)
                 .collect(),
             None => all
-                .filter(|known| known.tenant == scopes()[question.scope])
+                .filter(|known| known.tenant == tenants()[question.scope])
                 .collect(),
         }
     }
@@ -406,7 +406,7 @@ impl<B: Bench> Model<B> {
             None => Position(i64::try_from(index).unwrap()),
         };
         EventQuery {
-            tenant: talk.map_or(scopes()[question.scope], |talk| talk.tenant),
+            tenant: talk.map_or(tenants()[question.scope], |talk| talk.tenant),
             source: talk.map(|talk| talk.subject).into(),
             after: StreamOffset(u64::try_from(after).unwrap()),
             until: question.until.map(position),

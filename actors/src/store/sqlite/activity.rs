@@ -53,7 +53,7 @@ pub(super) fn page(
     let skipped = filter.value(int(skip));
     let sql = format!(
         "SELECT {} FROM rows WHERE {} ORDER BY seq {} LIMIT {limit} OFFSET {skipped}",
-        DoneRow::COLUMNS,
+        StoredActivity::COLUMNS,
         filter.conditions.join(" AND "),
         scan.direction()
     );
@@ -61,7 +61,7 @@ pub(super) fn page(
     let mut rows = statement.query(params_from_iter(filter.values))?;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
-        items.push(done(row)?);
+        items.push(activity(row)?);
     }
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
     Ok(Ok(scan.page(
@@ -95,7 +95,7 @@ fn total(connection: &Connection, query: &ActivityQuery, filter: &Where) -> rusq
 
 columns! {
     /// Something that was done to a document, and the rest of the identifier of who did it.
-    struct DoneRow {
+    struct StoredActivity {
         pos: Position,
         happened: EventKind,
         at: i64,
@@ -107,8 +107,8 @@ columns! {
     }
 }
 
-fn done(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
-    let row = DoneRow::read(row)?;
+fn activity(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
+    let row = StoredActivity::read(row)?;
     let actor = match (row.by_user, row.by_key, row.by_tail) {
         (Some(user), _, Some(tail)) => Some(UserId::from_parts(user, tail).to_string()),
         (None, Some(key), Some(tail)) => Some(KeyId::from_parts(key, tail).to_string()),

@@ -40,7 +40,7 @@ pub(super) enum Verdict {
 pub(super) struct Counts {
     pub(super) next_pos: Position,
     numbers: HashMap<i64, i64>,
-    /// Scopes whose number has moved since it was last written down.
+    /// Tenants whose number has moved since it was last written down.
     moved: HashSet<i64>,
     /// Where the running transaction began, and the numbers that it has replaced.
     begun_at: Position,

@@ -245,8 +245,8 @@ impl<'c> Log<'c> {
 
     /// The first row behind `after`, up to `end`, that may match by kind: runs of a million
     /// messages are passed over, for each row tells how many messages stand up to it.
-    fn next(&self, stretch: Stretch, wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
-        let Stretch { after, end } = stretch;
+    fn next(&self, range: RowRange, wanted: &Wanted) -> rusqlite::Result<Option<u64>> {
+        let RowRange { after, end } = range;
         let rows = wanted.rows();
         match rows {
             WantedRows::Both => return Ok((after < end).then_some(after + 1)),
@@ -277,28 +277,28 @@ impl<'c> Log<'c> {
         Ok(Some(high))
     }
 
-    /// Shows the stretches of these rows in which something may match, for as long as it is wanted.
-    fn stretches(
+    /// Shows the ranges of these rows in which something may match, for as long as it is wanted.
+    fn ranges(
         &self,
-        all: Stretch,
+        all: RowRange,
         wanted: &Wanted,
-        mut goes_on: impl FnMut(Stretch) -> rusqlite::Result<bool>,
+        mut goes_on: impl FnMut(RowRange) -> rusqlite::Result<bool>,
     ) -> rusqlite::Result<()> {
         let end = all.end;
         let length = if wanted.rows() == WantedRows::Both {
             u64::MAX
         } else {
-            STRETCH
+            RANGE_ROWS
         };
         let mut after = all.after;
-        while let Some(first) = self.next(Stretch { after, end }, wanted)? {
+        while let Some(first) = self.next(RowRange { after, end }, wanted)? {
             let before = first - 1;
             after = before.saturating_add(length).min(end);
-            let stretch = Stretch {
+            let range = RowRange {
                 after: before,
                 end: after,
             };
-            if !goes_on(stretch)? {
+            if !goes_on(range)? {
                 break;
             }
         }
@@ -306,7 +306,7 @@ impl<'c> Log<'c> {
     }
 
     /// The matching events of these rows, at most one more than `limit`.
-    fn find(&self, rows: Stretch, wanted: &Wanted, limit: u32) -> rusqlite::Result<Found> {
+    fn find(&self, rows: RowRange, wanted: &Wanted, limit: u32) -> rusqlite::Result<Found> {
         let WantedValues {
             kinds,
             channel,
@@ -319,7 +319,7 @@ impl<'c> Log<'c> {
             .saturating_add(1);
         let veil = Veil::of(self.connection)?;
         let mut found = Found::with_room(0);
-        self.stretches(rows, wanted, |Stretch { after, end }| {
+        self.ranges(rows, wanted, |RowRange { after, end }| {
             let left = i64::try_from(most.saturating_sub(found.events.len())).unwrap_or(i64::MAX);
             let values = params![
                 self.entity,
@@ -341,8 +341,8 @@ impl<'c> Log<'c> {
         Ok(found)
     }
 
-    fn count(&self, rows: Stretch, wanted: &Wanted) -> rusqlite::Result<u64> {
-        let Stretch { after, end } = rows;
+    fn count(&self, rows: RowRange, wanted: &Wanted) -> rusqlite::Result<u64> {
+        let RowRange { after, end } = rows;
         if wanted.is_all() {
             return Ok(end.saturating_sub(after));
         }
@@ -360,7 +360,7 @@ impl<'c> Log<'c> {
             .connection
             .prepare_cached(&format!("SELECT count(*) FROM rows WHERE {MATCHING}"))?;
         let mut total = 0;
-        self.stretches(rows, wanted, |Stretch { after, end }| {
+        self.ranges(rows, wanted, |RowRange { after, end }| {
             let values = params![self.entity, int(after), int(end), kinds, channel, assignee];
             total += statement.query_row(values, only::<u64>)?;
             Ok(true)
@@ -371,14 +371,14 @@ impl<'c> Log<'c> {
 
 /// Consecutive rows of one entity: those behind `after`, up to and with `end`.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
+struct RowRange {
     after: u64,
     end: u64,
 }
 
 /// Rows of one entity that are read one after the other before the next that may match is looked
 /// for.
-const STRETCH: u64 = 64;
+const RANGE_ROWS: u64 = 64;
 
 const MATCHING: &str = "entity = ?1 AND seq > ?2 AND seq <= ?3 AND (?4 >> happened) & 1
     AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR assignee = ?6)";
@@ -415,7 +415,7 @@ fn of_entity(
         None => log.last,
     };
     let wanted = Wanted::new(&query.filter);
-    let rows = Stretch { after, end };
+    let rows = RowRange { after, end };
     let mut found = log.find(rows, &wanted, query.limit)?;
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let more = found.events.len() > limit;

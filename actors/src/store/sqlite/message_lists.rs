@@ -27,7 +27,7 @@ struct Transcript<'c> {
 
 /// Consecutive ranks: from the first to one beyond the last.
 #[derive(Debug, Clone, Copy)]
-struct Ranks {
+struct RankRange {
     first: u64,
     end: u64,
 }
@@ -75,7 +75,7 @@ pub(super) fn messages(
 impl Transcript<'_> {
     fn page(&self, query: &MessageQuery) -> rusqlite::Result<StoredPage<Arc<str>>> {
         let total = self.rank(&self.counts(self.last)?);
-        let Ranks { first, end } = self.ranks(query, total)?;
+        let RankRange { first, end } = self.ranks(query, total)?;
         let mut items = self.read(first, end.saturating_sub(first))?;
         let descending = query.paging.order == Order::Desc;
         if descending {
@@ -96,14 +96,14 @@ impl Transcript<'_> {
     }
 
     /// The ranks that stand on the page.
-    fn ranks(&self, query: &MessageQuery, total: u64) -> rusqlite::Result<Ranks> {
+    fn ranks(&self, query: &MessageQuery, total: u64) -> rusqlite::Result<RankRange> {
         let limit = u64::from(query.paging.limit);
         let descending = query.paging.order == Order::Desc;
-        let beyond = |first: u64| Ranks {
+        let beyond = |first: u64| RankRange {
             first,
             end: first.saturating_add(limit).min(total + 1).max(first),
         };
-        let below = |end: u64| Ranks {
+        let below = |end: u64| RankRange {
             first: end.saturating_sub(limit).max(1),
             end: end.max(1),
         };
@@ -124,7 +124,7 @@ impl Transcript<'_> {
             };
             let first = ranks.first.max(low);
             let end = ranks.end.min(high).max(first);
-            return Ok(Ranks { first, end });
+            return Ok(RankRange { first, end });
         }
         Ok(match (query.paging.start, descending) {
             (Start::Offset(skip), false) => beyond(skip.saturating_add(1).min(total + 1)),

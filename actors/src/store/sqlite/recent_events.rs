@@ -37,7 +37,8 @@ impl Tail {
 pub(super) struct RecentEvents(RwLock<HashMap<i64, Tail>>);
 
 impl RecentEvents {
-    /// The newest entries of a tenant, with the number of the first. To be asked before the file is.
+    /// The newest entries of a tenant, with the number of the first. To be asked before the file
+    /// is.
     pub(super) fn of(&self, tenant: i64) -> Option<(u64, Vec<Entry>)> {
         self.0
             .read()
@@ -56,7 +57,7 @@ pub(super) struct PendingSegment {
     left: Option<Position>,
 }
 
-/// Scopes whose entries are written at once.
+/// Tenants whose entries are written at once.
 const MOST: usize = 64;
 
 /// The writer's side: what is due, and from which position a restart has to look.
@@ -64,9 +65,9 @@ const MOST: usize = 64;
 pub(super) struct SegmentWriter {
     fresh: Arc<RecentEvents>,
     noted: Vec<(i64, u64, Entry)>,
-    /// Scopes by the position of their first entry, so the oldest come first.
+    /// Tenants by the position of their first entry, so the oldest come first.
     waiting: BTreeMap<Position, i64>,
-    /// Scopes that have a full slice.
+    /// Tenants that have a full slice.
     full: BTreeSet<i64>,
     full_since: Option<Instant>,
 }

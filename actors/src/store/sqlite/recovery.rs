@@ -113,7 +113,7 @@ fn feed(connection: &mut Connection, next_pos: Position) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// The events at these positions, by scope, with the number of the first.
+/// The events at these positions, by tenant, with the number of the first.
 fn unfed(
     connection: &Connection,
     from: Position,

@@ -15,8 +15,8 @@ use colloquy_model::time::Timestamp;
 
 /// Between two looks at the floors where events are kept for no longer than this.
 const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
-/// Scopes looked at in one turn of the writer.
-const SCOPES: usize = 64;
+/// Tenants looked at in one turn of the writer.
+const TENANTS_PER_TURN: usize = 64;
 /// Slices that a floor passes in one turn.
 const SLICES: usize = 64;
 
@@ -26,7 +26,7 @@ pub(super) struct Retention {
     kept: Option<Duration>,
     every: Duration,
     next_at: Instant,
-    /// While it looks: the last scope that was looked at.
+    /// While it looks: the last tenant that was looked at.
     behind: Option<i64>,
 }
 
@@ -63,7 +63,7 @@ impl Retention {
         }
         let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
         let until = now.0.saturating_sub(kept);
-        for _ in 0..SCOPES {
+        for _ in 0..TENANTS_PER_TURN {
             let behind = self.behind.unwrap_or(i64::MIN);
             let Some(tenant) = next_scope(connection, behind)? else {
                 self.behind = None;

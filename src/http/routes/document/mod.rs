@@ -151,7 +151,7 @@ fn versions() -> Vec<Operation> {
             .about(
                 TAG_VERSIONS,
                 "Add a version",
-                "On the head it becomes the head; elsewhere, or with a new `branch`, it begins or goes on with a side line.",
+                "On the head it becomes the head; elsewhere, or with a new `branch`, it begins or goes on with a side branch.",
             )
             .auth(WRITE)
             .large()

@@ -27,7 +27,7 @@ const CONTEXT_MAX: u64 = 1_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// Only those of this branch; `main` or `head`: of the head's line.
+    /// Only those of this branch; `main` or `head`: of the main branch.
     #[param(inline)]
     branch: Option<VersionName>,
     /// How many at most. Default: 20.

@@ -36,7 +36,7 @@ fn entity_and_scope(pos: i64) -> (i64, i64) {
     (entity, if entity < 3 { 1 } else { 2 })
 }
 
-/// A file of the first version of the schema, with events of five conversations in two scopes.
+/// A file of the first version of the schema, with events of five conversations of two tenants.
 fn file_of_the_first_version() -> Folder {
     let folder = Folder::new();
     let connection = Connection::open(folder.path()).unwrap();

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::store::{
-    CommitLog, KeptRow, KeyCache, KeyFilter, KeySlice, ListFailure, ReadError, ShortKey, short_key,
+    CommitLog, KeptRow, KeyCache, KeyFilter, KeyPosition, KeySlice, ListFailure, ReadError,
+    ShortKey, short_key,
 };
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Tenant;
@@ -166,7 +167,7 @@ impl KeyCache for Keys {
         }
     }
 
-    fn overflow(&self) -> Option<Vec<(ShortKey, Position)>> {
+    fn overflow(&self) -> Option<Vec<KeyPosition>> {
         if self.held.load(Ordering::Relaxed) <= self.keys_max {
             return None;
         }
@@ -176,14 +177,14 @@ impl KeyCache for Keys {
                 shard
                     .lock()
                     .iter()
-                    .filter(|(_, at)| **at != RUNNING)
-                    .map(|(key, at)| (*key, *at)),
+                    .filter(|(_, position)| **position != RUNNING)
+                    .map(|(&key, &position)| KeyPosition { key, position }),
             );
         }
         if done.len() <= self.slice {
             return None;
         }
-        done.select_nth_unstable_by_key(self.slice, |(_, at)| *at);
+        done.select_nth_unstable_by_key(self.slice, |held| held.position);
         done.truncate(self.slice);
         Some(done)
     }
@@ -211,7 +212,7 @@ impl KeyCache for Keys {
             behind.retain(|(number, _)| !in_place_of.contains(number));
             behind.push((slice.number, slice.filter));
         }
-        for (key, position) in slice.keys {
+        for KeyPosition { key, position } in slice.keys {
             self.remove(key, position);
         }
     }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::accounts::Identity;
 use crate::conversation::Conversations;
 use crate::conversation::messages::{CloseIdle, EndSnooze};
-use crate::store::{Timed, TimedQuery, TimerStore, Timing};
+use crate::store::{Timed, TimedCursor, TimedQuery, TimerStore, Timing};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::time::Timestamp;
@@ -49,7 +49,7 @@ pub(crate) struct Timers {
 
 /// A walk along one index, a page at a time.
 struct Walk {
-    behind: Option<(i64, u64)>,
+    behind: Option<TimedCursor>,
     /// The earliest time among those that were not due.
     next: Option<i64>,
     /// Whether everything that was due has answered.
@@ -157,7 +157,10 @@ impl Timers {
         };
         let full = page.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
         let last = page.last().filter(|last| full && last.listed_at <= until);
-        let behind = last.map(|last| (last.listed_at, last.id.number()));
+        let behind = last.map(|last| TimedCursor {
+            listed_at: last.listed_at,
+            number: last.id.number(),
+        });
         let (due, later): (Vec<Timed>, Vec<Timed>) =
             page.into_iter().partition(|one| one.at <= until);
         walk.next = later.iter().map(|one| one.at).chain(walk.next).min();

@@ -17,14 +17,16 @@ use crate::customer_names::Names;
 use crate::document::redacted;
 use crate::feed::{Batch, Feed};
 use crate::idempotency::Keys;
-use crate::store::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, StoredRecord};
+use crate::store::{
+    CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, KeyUse, StoredRecord,
+};
 use crate::supervision::SettingsView;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::event::{Event, EventRow, SeenNow};
-use colloquy_model::id::{Id, KeyId, WebhookId};
+use colloquy_model::id::{Id, WebhookId};
 use colloquy_model::user::Role;
 use colloquy_runtime::alarm::Alarm;
 
@@ -121,7 +123,7 @@ impl CommitSink for Views {
         self.names.copied(customer, revision);
     }
 
-    fn key_uses(&self) -> Vec<(KeyId, i64)> {
+    fn key_uses(&self) -> Vec<KeyUse> {
         self.identity.last_uses()
     }
 

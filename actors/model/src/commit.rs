@@ -55,7 +55,7 @@ pub enum Header {
         /// JSON, as the entity reads it back.
         body: String,
         /// Names under which it is found, by field; those of before that are not here are given up.
-        names: Vec<(NameField, String)>,
+        names: Vec<RecordName>,
     },
     /// Deletes the record and gives up the names under which it was found.
     RecordGone,
@@ -79,6 +79,15 @@ pub enum NameField {
     CustomerEmail = 1,
     CustomerExternalId = 2,
     UserEmail = 3,
+}
+
+/// One name under which a record is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordName {
+    /// The field that holds it.
+    pub field: NameField,
+    /// The value, as it is compared.
+    pub value: String,
 }
 
 impl NameField {

@@ -10,7 +10,7 @@ use super::record::{
     RecordSpec, Secret, to_json,
 };
 use colloquy_model::answer::{Answer, Invalid};
-use colloquy_model::commit::{Condition, Effect, NameField};
+use colloquy_model::commit::{Condition, Effect, NameField, RecordName};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::{CustomerId, CustomerKind};
 use colloquy_model::metadata::{Metadata, MetadataPatch};
@@ -166,15 +166,15 @@ impl RecordSpec for Customer {
         &self.name
     }
 
-    fn names(&self) -> Vec<(NameField, String)> {
-        let email = self
-            .email
-            .iter()
-            .map(|email| (NameField::CustomerEmail, email.to_lowercase()));
-        let external = self
-            .external_id
-            .iter()
-            .map(|id| (NameField::CustomerExternalId, id.clone()));
+    fn names(&self) -> Vec<RecordName> {
+        let email = self.email.iter().map(|email| RecordName {
+            field: NameField::CustomerEmail,
+            value: email.to_lowercase(),
+        });
+        let external = self.external_id.iter().map(|id| RecordName {
+            field: NameField::CustomerExternalId,
+            value: id.clone(),
+        });
         email.chain(external).collect()
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
+use crate::store::KeyUse;
 use colloquy_model::account::AccountView;
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::id::{AccountId, KeyId, UserId};
@@ -226,10 +227,13 @@ impl Identity {
 
     /// The last uses since this was asked before, for the store to write down.
     #[must_use]
-    pub fn last_uses(&self) -> Vec<(KeyId, i64)> {
+    pub fn last_uses(&self) -> Vec<KeyUse> {
         let used = std::mem::take(&mut *self.used.lock());
-        let at = |id: KeyId| Some((id, self.key(id)?.last_used_ms.load(Ordering::Relaxed)));
-        used.into_iter().filter_map(at).collect()
+        let last = |key: KeyId| {
+            let at = self.key(key)?.last_used_ms.load(Ordering::Relaxed);
+            Some(KeyUse { key, at })
+        };
+        used.into_iter().filter_map(last).collect()
     }
 
     /// Takes in an account.

@@ -21,7 +21,7 @@ use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{
-    Chore, Commit, Condition, ConstraintViolation, Effect, Header, KeptAnswer, NameField, NewRow,
+    Chore, Commit, Condition, ConstraintViolation, Effect, Header, KeptAnswer, NewRow, RecordName,
 };
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::damage::Unreadable;
@@ -81,7 +81,7 @@ pub trait RecordSpec:
     fn label(&self) -> &str;
 
     /// Names under which it is found.
-    fn names(&self) -> Vec<(NameField, String)> {
+    fn names(&self) -> Vec<RecordName> {
         Vec::new()
     }
 

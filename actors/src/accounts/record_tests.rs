@@ -19,6 +19,7 @@ use crate::accounts::{
 };
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Mode};
+use colloquy_model::commit::{NameField, RecordName};
 use colloquy_model::id::AccountId;
 use colloquy_model::key::secret_hash;
 
@@ -235,7 +236,7 @@ proptest! {
             prop_assert_eq!(&after, &wanted);
             if let Some(Header::Record { names, .. }) = commit.map(|commit| commit.header) {
                 let external: Vec<_> = after["external_id"].as_str().into_iter().collect();
-                prop_assert_eq!(names.iter().map(|(_, name)| &**name).collect::<Vec<_>>(), external);
+                prop_assert_eq!(names.iter().map(|name| &*name.value).collect::<Vec<_>>(), external);
             }
             shown = after;
         }
@@ -255,7 +256,10 @@ fn a_deleted_user_leaves_a_chore_and_no_name() {
     };
     assert_eq!(
         names,
-        [(NameField::UserEmail, "ada@example.org".to_owned())]
+        [RecordName {
+            field: NameField::UserEmail,
+            value: "ada@example.org".to_owned()
+        }]
     );
     let (_, commit) = play.ask(DeleteRecord).unwrap();
     let commit = commit.unwrap();

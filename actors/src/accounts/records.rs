@@ -9,7 +9,7 @@ use super::record::{Record, RecordCommand, RecordError, RecordRequest, RecordSpe
 use crate::store::{ListFailure, RecordQuery, Store};
 use colloquy_model::caller::Tenant;
 use colloquy_model::command::CommandMeta;
-use colloquy_model::commit::NameField;
+use colloquy_model::commit::{NameField, RecordName};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
 use colloquy_model::id::Id;
@@ -61,15 +61,19 @@ impl<R: RecordSpec> Records<R> {
         filter: Filter,
         paging: Paging,
     ) -> Result<Page, ListFailure> {
-        let email = if R::KIND == Kind::User {
+        let field = if R::KIND == Kind::User {
             NameField::UserEmail
         } else {
             NameField::CustomerEmail
         };
-        let by_email = filter.email.map(|value| (email, value.to_lowercase()));
-        let by_external_id = filter
-            .external_id
-            .map(|value| (NameField::CustomerExternalId, value));
+        let by_email = filter.email.map(|value| RecordName {
+            field,
+            value: value.to_lowercase(),
+        });
+        let by_external_id = filter.external_id.map(|value| RecordName {
+            field: NameField::CustomerExternalId,
+            value,
+        });
         let names = by_email.into_iter().chain(by_external_id).collect();
         let found = self
             .store

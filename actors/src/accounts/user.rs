@@ -10,7 +10,7 @@ use super::record::{
     RecordSpec, Secret, to_json,
 };
 use colloquy_model::answer::Answer;
-use colloquy_model::commit::{Chore, Condition, Effect, NameField};
+use colloquy_model::commit::{Chore, Condition, Effect, NameField, RecordName};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
 use colloquy_model::present::present;
@@ -121,8 +121,11 @@ impl RecordSpec for User {
         &self.name
     }
 
-    fn names(&self) -> Vec<(NameField, String)> {
-        vec![(NameField::UserEmail, self.email.to_lowercase())]
+    fn names(&self) -> Vec<RecordName> {
+        vec![RecordName {
+            field: NameField::UserEmail,
+            value: self.email.to_lowercase(),
+        }]
     }
 
     fn effects(&self, _: Option<&Self>, context: &CommandContext<Self>) -> Vec<Effect> {

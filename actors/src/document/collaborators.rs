@@ -11,7 +11,7 @@ use crate::store::{RecordQuery, Stored};
 use bytes::Bytes;
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::NameField;
+use colloquy_model::commit::{NameField, RecordName};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, UserId};
@@ -167,11 +167,14 @@ impl Documents {
             start: Start::Offset(0),
             order: Order::Desc,
         };
-        let names = vec![(NameField::UserEmail, email.to_lowercase())];
+        let name = RecordName {
+            field: NameField::UserEmail,
+            value: email.to_lowercase(),
+        };
         let query = RecordQuery {
             tenant: tenant.account_wide(),
             kind: Kind::User,
-            names,
+            names: vec![name],
             paging,
         };
         let found = self.store.records(query).await.map_err(LoadError::from)?;

@@ -59,7 +59,7 @@ use crate::conversation::messages::{
     ReadConversation, RedactMessage, ReopenConversation, ReviseMessage, SendMessage,
 };
 use crate::idempotency::{Idempotency, Known, Looked};
-use crate::store::{Facets, Stored, TimedQuery, Timing};
+use crate::store::{Facets, Stored, TimedCursor, TimedQuery, Timing};
 use colloquy_model::answer::Done;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, ConstraintViolation};
@@ -545,10 +545,11 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
         "the first that is not due ends it"
     );
     assert_eq!(found(&house, query(5000, None, 2)), all[..2]);
-    assert_eq!(
-        found(&house, query(5000, Some((2000, all[1].0.number())), 2)),
-        all[2..]
-    );
+    let second = TimedCursor {
+        listed_at: 2000,
+        number: all[1].0.number(),
+    };
+    assert_eq!(found(&house, query(5000, Some(second), 2)), all[2..]);
     sleepers[0].0.ask(EndSnooze).unwrap();
     let house = house.crash();
     assert_eq!(

@@ -179,19 +179,37 @@ pub struct Matched {
     pub within: u64,
 }
 
+/// What became of one delivery that the store has.
+#[derive(Debug)]
+pub struct DeliveryChange {
+    /// The delivery's number.
+    pub number: i64,
+    /// What became of it.
+    pub change: Change,
+}
+
+/// Since when an endpoint only fails.
+#[derive(Debug, Clone, Copy)]
+pub struct FailingEndpoint {
+    /// The number of the endpoint's identifier.
+    pub endpoint: u64,
+    /// In Unix milliseconds; none where it fails no more.
+    pub since: Option<i64>,
+}
+
 /// Everything that whoever delivers has to say at once: written whole or not at all, in this order.
 #[derive(Debug, Default)]
 pub struct DeliverySlice {
     /// How far what happened is matched.
     pub matched: Option<Matched>,
     /// What became of deliveries that the store has, in order.
-    pub changes: Vec<(i64, Change)>,
+    pub changes: Vec<DeliveryChange>,
     /// Endpoints that are given up.
     pub given_up: Vec<GivenUp>,
     /// New deliveries, in order of their numbers.
     pub new: Vec<NewDelivery>,
     /// Since when endpoints only fail.
-    pub failing: Vec<(u64, Option<i64>)>,
+    pub failing: Vec<FailingEndpoint>,
     /// Which replays begin, go on or end.
     pub replays: Vec<ReplayChange>,
     /// Answers that are kept under idempotency keys; they have no rows.
@@ -320,6 +338,15 @@ impl StoredEndpoint {
     }
 }
 
+/// A replay whose deliveries are not all made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenReplay {
+    /// The replay, as far as it has come.
+    pub replay: Replay,
+    /// How many of its deliveries wait.
+    pub waiting: u64,
+}
+
 /// What whoever delivers begins with.
 #[derive(Debug, Clone, Default)]
 pub struct WebhookState {
@@ -331,8 +358,8 @@ pub struct WebhookState {
     pub last_lane: i64,
     /// All webhook endpoints of all accounts.
     pub endpoints: Vec<StoredEndpoint>,
-    /// Replays whose deliveries are not all made, and how many of them wait.
-    pub replays: Vec<(Replay, u64)>,
+    /// Replays whose deliveries are not all made.
+    pub replays: Vec<OpenReplay>,
 }
 
 /// How many deliveries of an endpoint stand where, and since when.

@@ -74,6 +74,15 @@ impl KeyFilter {
     }
 }
 
+/// A key, and where its answer stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyPosition {
+    /// The key, as memory holds it.
+    pub key: ShortKey,
+    /// The position of the row that keeps its answer.
+    pub position: Position,
+}
+
 /// Keys that the store holds and memory does not.
 #[derive(Debug)]
 pub struct KeySlice {
@@ -82,5 +91,5 @@ pub struct KeySlice {
     /// The filter that says which keys it may hold.
     pub filter: KeyFilter,
     /// What has just been put there and leaves memory.
-    pub keys: Vec<(ShortKey, Position)>,
+    pub keys: Vec<KeyPosition>,
 }

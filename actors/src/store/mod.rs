@@ -25,23 +25,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use delivery::{
-    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, EndpointTotals, Fate,
-    GivenUp, LIVE, LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery,
-    StoredEndpoint, Unwritten, Waiting, WebhookState, Written,
+    Change, DeliveryChange, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery,
+    EndpointTotals, FailingEndpoint, Fate, GivenUp, LIVE, LaneKey, Matched, NewDelivery,
+    OpenReplay, Replay, ReplayChange, StoredDelivery, StoredEndpoint, Unwritten, Waiting,
+    WebhookState, Written,
 };
 pub use documents::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, FramedVersion,
     IndexedDocument, LinkUses, OwnedDocument, StoredComment, StoredDocument, StoredVersion,
     VersionQuery,
 };
-pub use key_filter::{KeyFilter, KeySlice, ShortKey, short_key};
+pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
 pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
-pub use sink::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache};
+pub use sink::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, KeyUse};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
     MessageQuery, RecordQuery, RevisionQuery, Stored, StoredConversation, StoredMessage,
-    StoredPage, StoredRecord, Timed, TimedQuery, Timing,
+    StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
 };
 
 use colloquy_model::caller::Tenant;

@@ -9,7 +9,7 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
 
-use super::{KeySlice, ShortKey, StoredRecord};
+use super::{KeyPosition, KeySlice, StoredRecord};
 
 /// Takes in what is committed, between the moment at which it is durable and the replies.
 ///
@@ -39,9 +39,8 @@ pub trait CommitSink: Send + Sync + 'static {
     /// for lists any more.
     fn name_copied(&self, customer: u64, revision: Sequence);
 
-    /// Gives the last uses of keys since this was asked before, in Unix milliseconds, to be written
-    /// down.
-    fn key_uses(&self) -> Vec<(KeyId, i64)>;
+    /// Gives the last uses of keys since this was asked before, to be written down.
+    fn key_uses(&self) -> Vec<KeyUse>;
 
     /// Gives what may stay of the JSON of an event, or of a kept answer, of a document that was
     /// erased: everything but what people wrote.
@@ -51,6 +50,15 @@ pub trait CommitSink: Send + Sync + 'static {
     fn keys(&self) -> &dyn KeyCache;
 }
 
+/// When an API key was used last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyUse {
+    /// The key that was used.
+    pub key: KeyId,
+    /// In Unix milliseconds.
+    pub at: i64,
+}
+
 /// The idempotency keys that are held in memory, as the store sees them: it takes the oldest out of
 /// memory into slices of its own.
 pub trait KeyCache: Send + Sync {
@@ -58,7 +66,7 @@ pub trait KeyCache: Send + Sync {
     fn note_recovered(&self, key: &KeyHash, position: Position);
 
     /// The oldest keys, with the positions of their answers, where memory holds too many.
-    fn overflow(&self) -> Option<Vec<(ShortKey, Position)>>;
+    fn overflow(&self) -> Option<Vec<KeyPosition>>;
 
     /// The oldest slices of about one size, where there are enough of them to become one.
     fn slices_to_merge(&self) -> Option<Vec<i64>>;
@@ -113,7 +121,7 @@ impl CommitSink for NoSink {
     fn opened(&self, _: Position) {}
     fn committed(&self, _: CommittedBatch) {}
     fn name_copied(&self, _: u64, _: Sequence) {}
-    fn key_uses(&self) -> Vec<(KeyId, i64)> {
+    fn key_uses(&self) -> Vec<KeyUse> {
         Vec::new()
     }
     fn redacted(&self, json: &[u8]) -> Vec<u8> {
@@ -127,7 +135,7 @@ impl CommitSink for NoSink {
 #[cfg(test)]
 impl KeyCache for NoSink {
     fn note_recovered(&self, _: &KeyHash, _: Position) {}
-    fn overflow(&self) -> Option<Vec<(ShortKey, Position)>> {
+    fn overflow(&self) -> Option<Vec<KeyPosition>> {
         None
     }
     fn slices_to_merge(&self) -> Option<Vec<i64>> {

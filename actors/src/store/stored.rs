@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::documents::StoredDocument;
 use colloquy_model::answer::Done;
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::NameField;
+use colloquy_model::commit::RecordName;
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, MessageView, Priority, SenderType, Status,
 };
@@ -243,10 +243,19 @@ pub struct TimedQuery {
     pub timing: Timing,
     /// In Unix milliseconds; what comes later is not due: the first such one ends the answer.
     pub until: i64,
-    /// Where the answer before ended: `listed_at` and the identifier's number.
-    pub behind: Option<(i64, u64)>,
+    /// Where the answer before ended; none at the beginning.
+    pub behind: Option<TimedCursor>,
     /// How many conversations are given at most.
     pub limit: u32,
+}
+
+/// A place in the order of a time: that of the last conversation of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimedCursor {
+    /// The time by which the conversation is sorted, as [`Timed::listed_at`] has it.
+    pub listed_at: i64,
+    /// The number of its identifier, which orders those of one time.
+    pub number: u64,
 }
 
 /// A conversation and its time.
@@ -286,7 +295,7 @@ pub struct RecordQuery {
     /// The kind of the records that are listed.
     pub kind: colloquy_model::entity::Kind,
     /// Only those that have all of these names.
-    pub names: Vec<(NameField, String)>,
+    pub names: Vec<RecordName>,
     /// The part of the list that is wanted.
     pub paging: Paging,
 }

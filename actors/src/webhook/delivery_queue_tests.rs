@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{DueQuery, LIVE};
+use crate::store::{DeliveryChange, DueQuery, LIVE};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event::{EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
@@ -49,7 +49,7 @@ impl Model {
         self.matched = slice
             .matched
             .map_or(self.matched, |matched| matched.position);
-        for (number, change) in &slice.changes {
+        for DeliveryChange { number, change } in &slice.changes {
             let given_up = self.given_up;
             let Some(row) = self.rows.get_mut(number) else {
                 continue;

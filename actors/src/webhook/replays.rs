@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::endpoint_directory::EndpointDirectory;
 use super::messages::{DeliveryError, ReplayRequest};
-use crate::store::{EventLog, EventPage, EventQuery, ReadError, Replay, ReplayChange};
+use crate::store::{EventLog, EventPage, EventQuery, OpenReplay, ReadError, Replay, ReplayChange};
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
@@ -127,8 +127,8 @@ impl ReplayStart {
 impl Replays {
     /// What an earlier process left, each replay with its deliveries that wait. No lane up to this
     /// one is given to another replay.
-    pub(super) fn new(last_lane: i64, open: Vec<(Replay, u64)>) -> Self {
-        let job = |(replay, waiting): (Replay, u64)| {
+    pub(super) fn new(last_lane: i64, open: Vec<OpenReplay>) -> Self {
+        let job = |OpenReplay { replay, waiting }| {
             let stage = Stage::DueAt(0);
             (
                 replay.lane,

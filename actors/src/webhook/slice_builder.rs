@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::store::{
-    Change, DeliverySlice, DeliveryState, Fate, GivenUp, LaneKey, Matched, NewDelivery,
-    ReplayChange,
+    Change, DeliveryChange, DeliverySlice, DeliveryState, FailingEndpoint, Fate, GivenUp, LaneKey,
+    Matched, NewDelivery, ReplayChange,
 };
 use colloquy_model::commit::Commit;
 use colloquy_model::event::Event;
@@ -106,7 +106,7 @@ impl SliceBuilder {
 
     /// What becomes of a delivery that the store has.
     pub(super) fn change(&mut self, number: i64, change: Change) {
-        self.slice.changes.push((number, change));
+        self.slice.changes.push(DeliveryChange { number, change });
     }
 
     /// An endpoint is given up with all deliveries so far; gives the number of the slice that says
@@ -172,7 +172,7 @@ impl SliceBuilder {
                 .slice
                 .changes
                 .iter()
-                .any(|(changed, _)| *changed == number)
+                .any(|change| change.number == number)
             || self.slice.new.iter().any(|new| new.number == number)
     }
 
@@ -214,9 +214,12 @@ impl SliceBuilder {
     /// What is to be written now; one at a time, until [`SliceBuilder::written`].
     pub(super) fn take(&mut self, now: i64, keep_from: i64) -> Box<DeliverySlice> {
         let mut slice = std::mem::take(&mut self.slice);
-        slice.failing = std::mem::take(&mut self.failing).into_iter().collect();
+        slice.failing = std::mem::take(&mut self.failing)
+            .into_iter()
+            .map(|(endpoint, since)| FailingEndpoint { endpoint, since })
+            .collect();
         (slice.now, slice.keep_from) = (now, keep_from);
-        let changed = slice.changes.iter().map(|(number, _)| *number);
+        let changed = slice.changes.iter().map(|change| change.number);
         let deliveries = changed
             .chain(slice.new.iter().map(|new| new.number))
             .collect();

@@ -8,8 +8,9 @@
 use super::fixture::{Bench, House, live, wait};
 use crate::conversation::messages::RedactMessage;
 use crate::store::{
-    Change, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate, GivenUp, LIVE,
-    LaneKey, Matched, NewDelivery, Replay, ReplayChange, StoredDelivery, StoredPage, Written,
+    Change, DeliveryChange, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery, Fate,
+    GivenUp, LIVE, LaneKey, Matched, NewDelivery, OpenReplay, Replay, ReplayChange, StoredDelivery,
+    StoredPage, Written,
 };
 use colloquy_model::attempt::Attempt;
 use colloquy_model::event_kind::EventKind;
@@ -127,12 +128,18 @@ fn total<B: Bench>(house: &House<B>, state: DeliveryState) -> u64 {
     list(house, Some(state), Start::Offset(0)).total
 }
 
+/// What became of deliveries, by number.
+fn numbered(changes: impl IntoIterator<Item = (i64, Change)>) -> Vec<DeliveryChange> {
+    let one = |(number, change)| DeliveryChange { number, change };
+    changes.into_iter().map(one).collect()
+}
+
 /// Hands in what became of deliveries, by number.
-fn change<B: Bench>(house: &House<B>, changes: impl Into<Vec<(i64, Change)>>) {
+fn change<B: Bench>(house: &House<B>, changes: impl IntoIterator<Item = (i64, Change)>) {
     write(
         house,
         DeliverySlice {
-            changes: changes.into(),
+            changes: numbered(changes),
             ..DeliverySlice::default()
         },
     );
@@ -147,11 +154,11 @@ fn three_lanes<B: Bench>() -> House<B> {
         numbers(&due(&house, 10)),
         [vec![1, 4, 7], vec![2, 5], vec![3, 6]]
     );
-    let changes = vec![
+    let changes = numbered([
         (1, Change::Attempted(fate(DeliveryState::Delivered, 1, 0))),
         (2, Change::Attempted(fate(DeliveryState::Pending, 1, 99))),
         (3, Change::Attempted(fate(DeliveryState::Failed, 9, 0))),
-    ];
+    ]);
     let delivered = fate(DeliveryState::Delivered, 1, 0);
     let pending = fate(DeliveryState::Pending, 0, 10);
     write(
@@ -203,7 +210,7 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
     write(
         &house,
         DeliverySlice {
-            changes: changes.to_vec(),
+            changes: numbered(changes),
             ..DeliverySlice::default()
         },
     );
@@ -330,7 +337,7 @@ pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
     write(
         &house,
         DeliverySlice {
-            changes: ended.collect(),
+            changes: numbered(ended),
             ..DeliverySlice::default()
         },
     );
@@ -407,7 +414,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     write(
         &house,
         DeliverySlice {
-            changes: vec![(1, Change::Attempted(late))],
+            changes: numbered([(1, Change::Attempted(late))]),
             ..DeliverySlice::default()
         },
     );
@@ -452,13 +459,13 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
     );
     assert_eq!(
         state.replays,
-        [(
-            Replay {
+        [OpenReplay {
+            replay: Replay {
                 next: StreamOffset(12),
                 ..replay
             },
-            0
-        )]
+            waiting: 0
+        }]
     );
     write(
         &house,

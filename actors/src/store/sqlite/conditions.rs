@@ -4,7 +4,9 @@ use rusqlite::{Connection, params};
 
 use super::codec::int;
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, NameField};
+use colloquy_model::commit::{
+    Commit, Condition, ConstraintViolation, Header, NameField, RecordName,
+};
 use colloquy_model::entity::{Kind, Subject};
 
 /// The first condition of a commit that does not hold; none where it may be written.
@@ -95,12 +97,12 @@ fn record_exists(
 fn taken(
     connection: &Connection,
     commit: &Commit,
-    names: &[(NameField, String)],
+    names: &[RecordName],
 ) -> rusqlite::Result<Option<NameField>> {
     let mut query = connection.prepare_cached(
         "SELECT 1 FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3 AND n <> ?4",
     )?;
-    for (field, value) in names.iter().filter(|(field, _)| field.unique()) {
+    for RecordName { field, value } in names.iter().filter(|name| name.field.unique()) {
         if query.exists(params![
             commit.tenant.number(),
             *field as i64,

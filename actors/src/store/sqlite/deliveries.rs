@@ -12,8 +12,8 @@ use super::delivery_logs::{read_log, sayable, written};
 use super::delivery_tidying::{SETTLED, TO_END, TO_GO, Tidying};
 use super::failure::{Failure, judge};
 use crate::store::{
-    Change, DeliverySlice, DeliveryState, Fate, GivenUp, LaneKey, NewDelivery, ReplayChange,
-    Written,
+    Change, DeliveryChange, DeliverySlice, DeliveryState, FailingEndpoint, Fate, GivenUp, LaneKey,
+    NewDelivery, ReplayChange, Written,
 };
 use colloquy_model::attempt::Attempt;
 use colloquy_model::damage::Unreadable;
@@ -43,7 +43,7 @@ pub(super) fn apply(
         now: slice.now,
         care,
     };
-    for (number, change) in &slice.changes {
+    for DeliveryChange { number, change } in &slice.changes {
         pen.carefully("a delivery's outcome", *number, |pen| {
             pen.change(*number, change)
         })?;
@@ -57,7 +57,7 @@ pub(super) fn apply(
     if let Some(last) = slice.new.last() {
         pen.mark("last_delivery", last.number)?;
     }
-    for (endpoint, since) in &slice.failing {
+    for FailingEndpoint { endpoint, since } in &slice.failing {
         pen.failing(*endpoint, *since)?;
     }
     for change in &slice.replays {

@@ -10,8 +10,8 @@ use super::delivery_logs::{read_log, silent};
 use super::lists::Scan;
 use super::redacting::Veil;
 use crate::store::{
-    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, LaneKey, Matched, Replay,
-    StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
+    DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, LaneKey, Matched, OpenReplay,
+    Replay, StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
@@ -89,7 +89,7 @@ columns! {
     }
 }
 
-fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
+fn replays(connection: &Connection) -> rusqlite::Result<Vec<OpenReplay>> {
     let mut query = connection.prepare(&format!(
         "SELECT {} FROM replays ORDER BY lane",
         ReplayRow::COLUMNS
@@ -115,7 +115,7 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<(Replay, u64)>> {
             until: row.until,
             kinds,
         };
-        Ok(Some((replay, waiting)))
+        Ok(Some(OpenReplay { replay, waiting }))
     };
     query
         .query_map([], replay)?

@@ -8,7 +8,7 @@ use super::counters::{Counted, Counter, CounterMoves};
 use super::dirty_headers::DirtyHeader;
 use super::documents::{self, BinCounts};
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{Commit, Header, NameField};
+use colloquy_model::commit::{Commit, Header, RecordName};
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
 
@@ -202,8 +202,8 @@ impl Headers<'_> {
         Ok(())
     }
 
-    fn insert_names(&self, commit: &Commit, names: &[(NameField, String)]) -> rusqlite::Result<()> {
-        for (field, value) in names {
+    fn insert_names(&self, commit: &Commit, names: &[RecordName]) -> rusqlite::Result<()> {
+        for RecordName { field, value } in names {
             insert!(self.connection, "INSERT INTO names", {
                 scope: commit.tenant.number(),
                 field: *field as i64,

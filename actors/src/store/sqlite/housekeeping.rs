@@ -16,7 +16,7 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::{erasing, redacting};
-use crate::store::CommitSink;
+use crate::store::{CommitSink, KeyUse};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -343,7 +343,7 @@ fn write_uses(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Resul
     let mut upsert = connection.prepare_cached(
         "INSERT INTO key_uses(n, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
     )?;
-    for (key, at) in sink.key_uses() {
+    for KeyUse { key, at } in sink.key_uses() {
         upsert.execute([int(key.number()), at])?;
     }
     connection.execute_batch("COMMIT")

@@ -14,6 +14,7 @@ use super::identifiers;
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord,
 };
+use colloquy_model::commit::RecordName;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::first_number_at;
@@ -444,7 +445,7 @@ pub(super) fn records(
     let mut filter = Where::default();
     filter.and("scope = ?", query.tenant.number());
     filter.and("kind = ?", query.kind as i64);
-    for (field, value) in &query.names {
+    for RecordName { field, value } in &query.names {
         let tenant = filter.value(query.tenant.number());
         let field = filter.value(*field as i64);
         let value = filter.value(value.clone());

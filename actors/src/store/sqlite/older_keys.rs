@@ -9,7 +9,7 @@ use std::vec::IntoIter;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Columns, columns, only, whole};
-use crate::store::{KeyCache, KeyFilter, KeySlice, ShortKey, short_key};
+use crate::store::{KeyCache, KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 use colloquy_model::idempotency::{KEPT_MS, KeyHash};
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -163,15 +163,32 @@ columns! {
 /// Keys in their order, out of memory or out of a slice.
 #[derive(Debug)]
 struct Run {
-    held: Peekable<IntoIter<(i64, Position)>>,
-    /// The slice that the rest is read from, and where its next block begins at the earliest.
-    rest: Option<(i64, i64)>,
+    held: Peekable<IntoIter<KeyEntry>>,
+    /// What is still to be read of a slice.
+    rest: Option<SliceRest>,
+}
+
+/// One key of a slice, in the order of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct KeyEntry {
+    /// The key as SQLite sorts it.
+    key: i64,
+    /// Where its answer stands.
+    position: Position,
+}
+
+/// The blocks of a slice that have not been read yet.
+#[derive(Debug, Clone, Copy)]
+struct SliceRest {
+    slice: i64,
+    /// The first key of the next block, at the earliest.
+    from: i64,
 }
 
 impl Run {
-    fn peek(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, Position)>> {
+    fn peek(&mut self, connection: &Connection) -> rusqlite::Result<Option<KeyEntry>> {
         if self.held.peek().is_none()
-            && let Some((slice, from)) = self.rest
+            && let Some(SliceRest { slice, from }) = self.rest
         {
             let sql = format!(
                 "SELECT {} FROM older_keys WHERE slice = ?1 AND first >= ?2 ORDER BY first LIMIT 1",
@@ -181,10 +198,9 @@ impl Run {
                 .prepare_cached(&sql)?
                 .query_row([slice, from], whole::<Block>)
                 .optional()?;
-            self.rest = block
-                .as_ref()
-                .and_then(|block| Some((slice, block.first.checked_add(1)?)));
-            let entries: Vec<(i64, Position)> = block
+            let next = block.as_ref().and_then(|block| block.first.checked_add(1));
+            self.rest = next.map(|from| SliceRest { slice, from });
+            let entries: Vec<KeyEntry> = block
                 .iter()
                 .flat_map(|block| entries(&block.keys))
                 .collect();
@@ -195,13 +211,13 @@ impl Run {
 }
 
 /// The keys of a block with their positions.
-fn entries(block: &[u8]) -> impl Iterator<Item = (i64, Position)> {
+fn entries(block: &[u8]) -> impl Iterator<Item = KeyEntry> {
     block.chunks_exact(ENTRY).filter_map(|entry| {
         let (key, position) = entry.split_first_chunk::<8>()?;
-        Some((
-            i64::from_le_bytes(*key),
-            Position(i64::from_le_bytes(position.try_into().ok()?)),
-        ))
+        Some(KeyEntry {
+            key: i64::from_le_bytes(*key),
+            position: Position(i64::from_le_bytes(position.try_into().ok()?)),
+        })
     })
 }
 
@@ -214,22 +230,29 @@ struct Writing {
     last_pos: Position,
     at: i64,
     /// What memory holds until it is whole.
-    in_memory: Vec<(ShortKey, Position)>,
+    in_memory: Vec<KeyPosition>,
     /// The slices that it takes the place of.
     in_place_of: Vec<i64>,
 }
 
 impl Writing {
-    fn of_memory(number: i64, in_memory: Vec<(ShortKey, Position)>, now: Timestamp) -> Self {
-        let mut keys: Vec<(i64, Position)> = in_memory
+    fn of_memory(number: i64, in_memory: Vec<KeyPosition>, now: Timestamp) -> Self {
+        let mut keys: Vec<KeyEntry> = in_memory
             .iter()
-            .map(|(short, pos)| (signed(*short), *pos))
+            .map(|held| KeyEntry {
+                key: signed(held.key),
+                position: held.position,
+            })
             .collect();
         keys.sort_unstable();
         Writing {
             number,
             filter: KeyFilter::sized(keys.len()),
-            last_pos: keys.iter().map(|(_, pos)| *pos).max().unwrap_or_default(),
+            last_pos: keys
+                .iter()
+                .map(|entry| entry.position)
+                .max()
+                .unwrap_or_default(),
             at: now.0,
             runs: vec![Run {
                 held: keys.into_iter().peekable(),
@@ -253,7 +276,10 @@ impl Writing {
             bytes += part.filter_bytes;
             runs.push(Run {
                 held: Vec::new().into_iter().peekable(),
-                rest: Some((*slice, i64::MIN)),
+                rest: Some(SliceRest {
+                    slice: *slice,
+                    from: i64::MIN,
+                }),
             });
         }
         let filter = KeyFilter::sized(KeyFilter::from_bytes(vec![0; bytes]).keys());
@@ -276,11 +302,15 @@ impl Writing {
         for _ in 0..BLOCKS_AT_ONCE {
             let (mut first, mut block) = (None, Vec::with_capacity(BLOCK * ENTRY));
             while block.len() < BLOCK * ENTRY
-                && let Some((key, pos)) = self.next(connection)?
+                && let Some(KeyEntry { key, position }) = self.next(connection)?
             {
                 first.get_or_insert(key);
                 self.filter.add(unsigned(key));
-                block.extend(key.to_le_bytes().into_iter().chain(pos.0.to_le_bytes()));
+                block.extend(
+                    key.to_le_bytes()
+                        .into_iter()
+                        .chain(position.0.to_le_bytes()),
+                );
             }
             let Some(first) = first else {
                 return self.end(connection).map(|()| true);
@@ -291,10 +321,10 @@ impl Writing {
     }
 
     /// The least key that is left; of one that stands in several the newest position.
-    fn next(&mut self, connection: &Connection) -> rusqlite::Result<Option<(i64, Position)>> {
+    fn next(&mut self, connection: &Connection) -> rusqlite::Result<Option<KeyEntry>> {
         let mut least: Option<i64> = None;
         for run in &mut self.runs {
-            if let Some((key, _)) = run.peek(connection)? {
+            if let Some(KeyEntry { key, .. }) = run.peek(connection)? {
                 least = Some(least.map_or(key, |least| least.min(key)));
             }
         }
@@ -302,8 +332,8 @@ impl Writing {
         let of_it = self
             .runs
             .iter_mut()
-            .filter_map(|run| run.held.next_if(|(key, _)| *key == least));
-        Ok(of_it.map(|(_, pos)| pos).max().map(|pos| (least, pos)))
+            .filter_map(|run| run.held.next_if(|entry| entry.key == least));
+        Ok(of_it.max())
     }
 
     fn end(&self, connection: &Connection) -> rusqlite::Result<()> {
@@ -341,8 +371,8 @@ pub(super) fn find(
         let found = block
             .iter()
             .flat_map(|block| entries(block))
-            .filter(|(key, _)| *key == wanted);
-        newest = newest.max(found.map(|(_, pos)| pos).max());
+            .filter(|entry| entry.key == wanted);
+        newest = newest.max(found.map(|entry| entry.position).max());
     }
     Ok(newest)
 }

@@ -139,7 +139,7 @@ fn unfed(
 
 columns! {
     /// When a key was used last, in Unix milliseconds.
-    struct KeyUse {
+    struct KeyUseRow {
         n: u64,
         at: i64,
     }
@@ -157,11 +157,11 @@ columns! {
 /// Tells the sink what it has to know before anything is asked.
 pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(), OpenError> {
     let mut uses = HashMap::new();
-    let sql = format!("SELECT {} FROM key_uses", KeyUse::COLUMNS);
+    let sql = format!("SELECT {} FROM key_uses", KeyUseRow::COLUMNS);
     let mut query = connection.prepare(&sql)?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let used = KeyUse::read(row)?;
+        let used = KeyUseRow::read(row)?;
         uses.insert(used.n, used.at);
     }
     for kind in [Kind::Account, Kind::Key, Kind::User, Kind::Supervision] {

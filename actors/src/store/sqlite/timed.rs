@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 
 use super::codec::{Columns, columns, int};
 use super::dirty_headers::DirtyHeaders;
-use crate::store::{Timed, TimedQuery, Timing};
+use crate::store::{Timed, TimedCursor, TimedQuery, Timing};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::Status;
 use colloquy_model::id::ConversationId;
@@ -23,6 +23,12 @@ pub(super) fn timed(
     }
 }
 
+/// Before every conversation.
+const BEGINNING: TimedCursor = TimedCursor {
+    listed_at: i64::MIN,
+    number: 0,
+};
+
 columns! {
     /// A conversation that sleeps.
     struct SnoozedRow {
@@ -34,13 +40,13 @@ columns! {
 }
 
 fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<Timed>> {
-    let (at, n) = query.behind.unwrap_or((i64::MIN, 0));
+    let TimedCursor { listed_at, number } = query.behind.unwrap_or(BEGINNING);
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {} FROM conversations INDEXED BY conversations_snoozed
          WHERE snoozed_until IS NOT NULL AND (snoozed_until, n) > (?1, ?2) ORDER BY snoozed_until, n LIMIT ?3",
         SnoozedRow::COLUMNS
     ))?;
-    let mut rows = statement.query(params![at, int(n), query.limit])?;
+    let mut rows = statement.query(params![listed_at, int(number), query.limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let row = SnoozedRow::read(row)?;
@@ -76,7 +82,7 @@ fn idle(
     tenant: Tenant,
     query: &TimedQuery,
 ) -> rusqlite::Result<Vec<Timed>> {
-    let (at, n) = query.behind.unwrap_or((i64::MIN, 0));
+    let TimedCursor { listed_at, number } = query.behind.unwrap_or(BEGINNING);
     // Row values don't use an index over an expression: the first term does, the second leaves out
     // what was read. A partial index is used where its condition is written out, not where a part
     // of it is bound.
@@ -88,7 +94,12 @@ fn idle(
          ORDER BY max(roused_at, ifnull(last_message_at, 0)), n LIMIT ?4",
         IdleRow::COLUMNS
     ))?;
-    let mut rows = statement.query(params![tenant.number(), at, int(n), query.limit])?;
+    let mut rows = statement.query(params![
+        tenant.number(),
+        listed_at,
+        int(number),
+        query.limit
+    ])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let row = IdleRow::read(row)?;

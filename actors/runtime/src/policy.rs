@@ -198,22 +198,27 @@ impl PolicySetting {
     /// Checks a value against its bounds.
     ///
     /// # Errors
-    /// What would be right, such as `must be at least 1`.
+    /// What would be right, as [`Self::requirement`] says it.
     pub fn check(self, value: f64) -> Result<(), String> {
         let (least, most) = self.bounds();
-        if value.is_nan() || value < least {
-            return Err(format!("must be at least {least}"));
-        }
-        if value > most {
-            return Err(format!("must be at most {most}"));
-        }
-        if self.is_count() && value.fract() > 0.0 {
-            return Err("must be a whole number".to_owned());
-        }
-        Ok(())
+        let is_right =
+            (least..=most).contains(&value) && (value.fract() == 0.0 || !self.is_count());
+        is_right.then_some(()).ok_or_else(|| self.requirement())
     }
 
-    fn bounds(self) -> (f64, f64) {
+    /// What a value must be, such as `must be an integer from 1 to 65536`.
+    pub fn requirement(self) -> String {
+        let (least, most) = self.bounds();
+        let number = if self.is_count() {
+            "an integer"
+        } else {
+            "a number"
+        };
+        format!("must be {number} from {least} to {most}")
+    }
+
+    /// The least and the most that it may be.
+    pub fn bounds(self) -> (f64, f64) {
         match self {
             Self::MailboxPlaces => (1.0, MAILBOX_PLACES_MAX),
             Self::TurnBudget | Self::CrashesMax => (1.0, f64::from(u32::MAX)),
@@ -270,22 +275,24 @@ mod tests {
 
     #[test]
     fn a_value_beyond_its_bounds_is_told_what_would_be_right() {
+        const CRASHES: &str = "must be an integer from 1 to 4294967295";
+        const SECONDS: &str = "must be a number from 0 to 1000000000000000";
         for (setting, bad, right) in [
-            (PolicySetting::CrashesMax, 0.0, "must be at least 1"),
-            (PolicySetting::CrashesMax, 1.5, "must be a whole number"),
+            (PolicySetting::CrashesMax, 0.0, CRASHES),
+            (PolicySetting::CrashesMax, 1.5, CRASHES),
             (
                 PolicySetting::MailboxPlaces,
                 65_537.0,
-                "must be at most 65536",
+                "must be an integer from 1 to 65536",
             ),
-            (PolicySetting::BackoffJitter, 1.1, "must be at most 1"),
-            (PolicySetting::Quarantine, -0.1, "must be at least 0"),
-            (PolicySetting::Quarantine, f64::NAN, "must be at least 0"),
             (
-                PolicySetting::Idle,
-                f64::INFINITY,
-                "must be at most 1000000000000000",
+                PolicySetting::BackoffJitter,
+                1.1,
+                "must be a number from 0 to 1",
             ),
+            (PolicySetting::Quarantine, -0.1, SECONDS),
+            (PolicySetting::Quarantine, f64::NAN, SECONDS),
+            (PolicySetting::Idle, f64::INFINITY, SECONDS),
         ] {
             assert_eq!(setting.check(bad).err().as_deref(), Some(right));
         }

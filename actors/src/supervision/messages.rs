@@ -1,8 +1,11 @@
 //! What operators may change of how actors are supervised, what they are shown of it, and why a
 //! change is refused.
 
+use std::fmt;
+
 use colloquy_model::present::present;
 use colloquy_runtime::PolicySetting;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -22,8 +25,8 @@ pub enum SupervisionError {
     },
 }
 
-/// A setting that a change names: its new value, or `None` for what is configured.
-pub(super) type Wanted = (&'static str, PolicySetting, Option<f64>);
+/// A setting of a kind that a change names: what it gives, or `None` for what is configured.
+pub(super) type Given = (&'static str, PolicySetting, Option<GivenValue>);
 
 /// A number as JSON has it: a whole one without a point.
 #[derive(Debug, Clone, Copy, PartialEq, ToSchema)]
@@ -56,27 +59,58 @@ pub struct SettingView {
     pub configured: Number,
 }
 
-/// The types that a setting may have.
-trait Numeric {
-    fn float(self) -> f64;
+/// What stands for a setting's value in a change: a number, or something else, which is refused
+/// with the setting's bounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum GivenValue {
+    /// A number, which may be out of bounds.
+    Number(f64),
+    /// A text, an array or whatever else is no number.
+    NotANumber,
 }
 
-impl Numeric for u32 {
-    fn float(self) -> f64 {
-        f64::from(self)
+impl<'de> Deserialize<'de> for GivenValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(GivenValueVisitor)
     }
 }
 
-impl Numeric for u64 {
-    fn float(self) -> f64 {
+struct GivenValueVisitor;
+
+impl<'de> Visitor<'de> for GivenValueVisitor {
+    type Value = GivenValue;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number")
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<GivenValue, E> {
+        Ok(GivenValue::Number(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<GivenValue, E> {
         // What is rounded is far out of bounds.
-        self as f64
+        Ok(GivenValue::Number(number as f64))
     }
-}
 
-impl Numeric for f64 {
-    fn float(self) -> f64 {
-        self
+    fn visit_i64<E>(self, number: i64) -> Result<GivenValue, E> {
+        Ok(GivenValue::Number(number as f64))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<GivenValue, E> {
+        Ok(GivenValue::NotANumber)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<GivenValue, E> {
+        Ok(GivenValue::NotANumber)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<GivenValue, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| GivenValue::NotANumber)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<GivenValue, A::Error> {
+        IgnoredAny.visit_map(fields).map(|_| GivenValue::NotANumber)
     }
 }
 
@@ -91,14 +125,14 @@ macro_rules! settings {
                 $(#[$doc])*
                 #[serde(default, deserialize_with = "present")]
                 #[schema(value_type = Option<$number>, $($bound)*)]
-                pub $name: Option<Option<$number>>,
+                pub $name: Option<Option<GivenValue>>,
             )*
         }
 
         impl ChangeKind {
             /// The settings that are named.
-            fn wanted(self, kind: &'static str) -> Vec<Wanted> {
-                let all = [$((PolicySetting::$setting, self.$name.map(|value| value.map(Numeric::float)))),*];
+            fn given(self, kind: &'static str) -> Vec<Given> {
+                let all = [$((PolicySetting::$setting, self.$name)),*];
                 let named = all.into_iter();
                 named.filter_map(|(setting, value)| Some((kind, setting, value?))).collect()
             }
@@ -125,33 +159,33 @@ settings! {
     /// Requests that one actor may hold, queued and under way.
     mailbox_places: u32 (minimum = 1, maximum = 65_536) = MailboxPlaces,
     /// Messages after which a busy actor lets its neighbours run.
-    turn_budget: u32 (minimum = 1) = TurnBudget,
+    turn_budget: u32 (minimum = 1, maximum = 4_294_967_295_u32) = TurnBudget,
     /// Seconds that a caller waits for an actor.
-    ask_timeout_seconds: f64 (minimum = 0) = AskTimeout,
+    ask_timeout_seconds: f64 (minimum = 0, maximum = 1e15) = AskTimeout,
     /// Actors of the kind in memory.
-    active_max: u64 (minimum = 1) = ActiveMax,
+    active_max: u64 (minimum = 1, maximum = 1_000_000_000_000_000_u64) = ActiveMax,
     /// Bytes that their states may hold.
-    bytes_max: u64 (minimum = 1) = BytesMax,
+    bytes_max: u64 (minimum = 1, maximum = 1_000_000_000_000_000_u64) = BytesMax,
     /// Seconds without use after which an actor is passivated.
-    idle_seconds: f64 (minimum = 0) = Idle,
-    /// Seconds between two looks at who is idle.
-    sweep_seconds: f64 (minimum = 0) = Sweep,
+    idle_seconds: f64 (minimum = 0, maximum = 1e15) = Idle,
+    /// Seconds between two looks at who is idle; 0 is as often as costs a hundredth of a core.
+    sweep_seconds: f64 (minimum = 0, maximum = 1e15) = Sweep,
     /// Actors that may be loading at once.
-    loads_max: u64 (minimum = 1) = LoadsMax,
+    loads_max: u64 (minimum = 1, maximum = 1_000_000_000_000_000_u64) = LoadsMax,
     /// The crash within `window_seconds` that quarantines an actor.
-    crashes_max: u32 (minimum = 1) = CrashesMax,
+    crashes_max: u32 (minimum = 1, maximum = 4_294_967_295_u32) = CrashesMax,
     /// Seconds for which a crash counts.
-    window_seconds: f64 (minimum = 0) = Window,
+    window_seconds: f64 (minimum = 0, maximum = 1e15) = Window,
     /// Seconds before the restart after a first crash.
-    backoff_first_seconds: f64 (minimum = 0) = BackoffFirst,
+    backoff_first_seconds: f64 (minimum = 0, maximum = 1e15) = BackoffFirst,
     /// Seconds before the restart after a second crash; doubled with each that follows.
-    backoff_min_seconds: f64 (minimum = 0) = BackoffMin,
+    backoff_min_seconds: f64 (minimum = 0, maximum = 1e15) = BackoffMin,
     /// The longest such wait, in seconds.
-    backoff_max_seconds: f64 (minimum = 0) = BackoffMax,
+    backoff_max_seconds: f64 (minimum = 0, maximum = 1e15) = BackoffMax,
     /// The part of a wait by which it varies.
     backoff_jitter: f64 (minimum = 0, maximum = 1) = BackoffJitter,
     /// Seconds for which an actor in quarantine is left alone.
-    quarantine_seconds: f64 (minimum = 0) = Quarantine,
+    quarantine_seconds: f64 (minimum = 0, maximum = 1e15) = Quarantine,
 }
 
 macro_rules! kinds {
@@ -171,9 +205,9 @@ macro_rules! kinds {
 
         impl ChangeKinds {
             /// The settings that are named.
-            pub(super) fn wanted(self) -> Vec<Wanted> {
+            pub(super) fn given(self) -> Vec<Given> {
                 let mut all = Vec::new();
-                $(all.extend(self.$kind.into_iter().flat_map(|kind| kind.wanted(stringify!($kind))));)*
+                $(all.extend(self.$kind.into_iter().flat_map(|kind| kind.given(stringify!($kind))));)*
                 all
             }
         }

@@ -23,8 +23,8 @@ use colloquy_runtime::{
 use tokio::sync::oneshot;
 
 use super::messages::{
-    ChangeSupervision, KINDS, KindsView, Number, SettingView, SupervisionError, SupervisionView,
-    Wanted,
+    ChangeSupervision, Given, GivenValue, KINDS, KindsView, Number, SettingView, SupervisionError,
+    SupervisionView,
 };
 use super::settings_view::SettingsView;
 use crate::store::{Store, Stored};
@@ -104,8 +104,8 @@ impl Supervision {
         if_match: Option<Precondition>,
         change: ChangeSupervision,
     ) -> Result<Answer, AskError<SupervisionError>> {
-        let wanted = change.kinds.unwrap_or_default().wanted();
-        check(&wanted).map_err(AskError::Refused)?;
+        let given = change.kinds.unwrap_or_default().given();
+        let wanted = checked(given).map_err(AskError::Refused)?;
         let _turn = self.changing.lock().await;
         for _ in 0..TRIES_MAX {
             let kept = self.kept.get();
@@ -227,16 +227,24 @@ impl Supervision {
     }
 }
 
+/// A setting of a kind that is to be changed: its new value, or `None` for what is configured.
+type Wanted = (&'static str, PolicySetting, Option<f64>);
+
 /// Checks all values that a change names.
-fn check(wanted: &[Wanted]) -> Result<(), SupervisionError> {
-    for (kind, setting, value) in wanted {
-        let checked = value.map_or(Ok(()), |value| setting.check(value));
-        checked.map_err(|reason| SupervisionError::OutOfBounds {
+fn checked(given: Vec<Given>) -> Result<Vec<Wanted>, SupervisionError> {
+    let one = |(kind, setting, given): Given| {
+        let checked = given.map(|given| match given {
+            GivenValue::Number(value) => setting.check(value).map(|()| value),
+            GivenValue::NotANumber => Err(setting.requirement()),
+        });
+        let value = checked.transpose();
+        let value = value.map_err(|reason| SupervisionError::OutOfBounds {
             field: format!("kinds.{kind}.{}", setting.name()),
             reason,
         })?;
-    }
-    Ok(())
+        Ok((kind, setting, value))
+    };
+    given.into_iter().map(one).collect()
 }
 
 /// What is kept when a change has been made.

@@ -419,3 +419,79 @@ async fn a_slow_store_makes_writers_wait_and_no_reader() {
     assert_eq!(subject.figures().await["restarts"]["crash"], 0);
     traffic.ends().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_actor_that_is_never_idle_is_not_passivated_and_the_operator_is_told() {
+    let slow_disk = preload::library("slow_disk", SLOW);
+    let mut server = drilling()
+        .env("LD_PRELOAD", slow_disk.to_str().unwrap())
+        .env("SYNC_TAKES_MS", "300")
+        .start();
+    server.expect_errors();
+    let subject = subjects(&server).await.remove(0);
+    // Less than it takes to make a message durable.
+    subject.set(json!({"ask_timeout_seconds": 0.1})).await;
+    let messages = format!("{}/messages", subject.path);
+    let passivate = format!("{}/passivate", subject.at());
+    let refused = until("it is busy all the time", SLACK, async || {
+        let sent = subject.caller.post(&messages, json!({"content": "slow"}));
+        let sent = tokio::spawn(async move { sent.await });
+        while !sent.is_finished() {
+            let answer = subject.operator.post(&passivate, json!({})).await;
+            if answer.status != 200 {
+                return Some(answer);
+            }
+        }
+        None
+    })
+    .await;
+    assert!(refused.reason().contains("busy"), "{refused}");
+    refused.error(409, "conflict", "");
+    until("it has no work left", SLACK, async || {
+        let answer = subject.operator.post(&passivate, json!({})).await;
+        (answer.status == 200 && answer["state"] == "passive").then_some(())
+    })
+    .await;
+    let stored = subject.caller.get(&messages).await.expect(200);
+    assert!(stored.total() > 0, "what it was at work on is done");
+}
+
+/// How much of a core the process uses while nobody asks it anything, over a span that is long
+/// enough for the clock's ticks.
+fn idle_cost(process: u32) -> f64 {
+    const SPAN: Duration = Duration::from_secs(3);
+    let ticks = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        let after_name = status.rsplit_once(')').unwrap().1;
+        let fields = after_name.split_whitespace().skip(11).take(2);
+        fields.map(|field| field.parse::<u64>().unwrap()).sum()
+    };
+    let before = ticks();
+    std::thread::sleep(SPAN);
+    (ticks() - before) as f64 / 100.0 / SPAN.as_secs_f64()
+}
+
+#[tokio::test]
+async fn looking_for_idle_actors_as_often_as_can_be_costs_an_idle_server_nothing() {
+    let server = drilling().start();
+    let subjects = subjects(&server).await;
+    let kinds = subjects
+        .iter()
+        .map(|subject| (subject.kind, json!({"sweep_seconds": 0})));
+    let kinds: serde_json::Map<String, Value> = kinds
+        .map(|(kind, settings)| (kind.to_owned(), settings))
+        .collect();
+    let path = "/admin/v1/supervision";
+    let operator = server.operator();
+    operator
+        .patch(path, json!({"kinds": kinds}))
+        .await
+        .expect(200);
+    let cost = idle_cost(server.pid());
+    assert!(cost < 0.015, "{cost} of a core");
+    subjects[0].set(json!({"idle_seconds": 0})).await;
+    until("it has left memory", SLACK, async || {
+        (subjects[0].seen().await["state"] == "passive").then_some(())
+    })
+    .await;
+}

@@ -231,9 +231,11 @@ fn write_actor_counters(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> 
             "Commands skipped because their caller had left.",
             |o| o.abandoned,
         ),
-        ("actors_activations_total", "Entities loaded.", |o| {
-            o.activations
-        }),
+        (
+            "actors_activations_total",
+            "Actors that came into memory.",
+            |o| o.activations,
+        ),
         ("actors_quarantines_total", "Quarantines entered.", |o| {
             o.quarantines
         }),

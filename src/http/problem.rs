@@ -527,6 +527,9 @@ impl From<OperatorError> for Problem {
     fn from(error: OperatorError) -> Self {
         match error {
             OperatorError::NotFound => Problem::new(Kind::NotFound, "no such actor of this kind"),
+            OperatorError::Busy => {
+                Problem::new(Kind::Conflict, "the actor has been busy all the time")
+            }
             OperatorError::Failed(failure) => failure.into(),
         }
     }

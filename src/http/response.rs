@@ -495,10 +495,15 @@ fn page(Listing { page, paging, .. }: &Listing) -> TaggedBody {
     tagged(body.freeze())
 }
 
+/// The entity tag of bytes that have no revision of their own.
+pub(super) fn tag_of(body: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    format!("{:016x}", hasher.finish())
+}
+
 /// Bytes that have no revision of their own, with a tag.
 fn tagged(body: Bytes) -> TaggedBody {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&body);
-    let etag = format!("{:016x}", hasher.finish());
+    let etag = tag_of(&body);
     TaggedBody { body, etag }
 }

@@ -1,10 +1,12 @@
 //! What operators see of kinds and of single actors.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{INSTANCE, KIND, Operator, at};
 use crate::support::shapes::{assert_recent, assert_shape};
-use crate::support::{Server, account, shared};
+use crate::support::{Server, account, shared, until};
 
 const KINDS: [&str; 9] = [
     "conversation",
@@ -65,10 +67,6 @@ async fn a_kinds_figures_agree_with_what_was_done() {
     assert!(after["bytes"].as_u64().unwrap() > 0);
     assert_eq!(after["conflicts"], 0);
     assert_eq!(after["last_failures"], json!([]));
-    let sum = |counts: &serde_json::Value| -> u64 {
-        let counts = counts.as_object().unwrap();
-        counts.values().map(|count| count.as_u64().unwrap()).sum()
-    };
     assert_eq!(sum(&after["refused"]), 0);
     assert_eq!(sum(&after["restarts"]), 0);
     assert_eq!(sum(&after["passivations"]), 0);
@@ -257,8 +255,112 @@ async fn each_refusal_is_counted_once() {
         }
     }
     let kind = operator.kind("conversation").await;
-    let counts = kind["refused"].as_object().unwrap().values();
-    let counted: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
     assert!(refused > 0);
-    assert_eq!(counted, refused, "{}", kind["refused"]);
+    assert_eq!(sum(&kind["refused"]), refused, "{}", kind["refused"]);
+}
+
+/// How many there are of all reasons or causes together.
+fn sum(counts: &serde_json::Value) -> u64 {
+    let counts = counts.as_object().unwrap().values();
+    counts.map(|count| count.as_u64().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn who_came_into_memory_and_did_not_leave_is_live() {
+    let server = super::drilling();
+    let client = server.account().await.test();
+    let (bad, good) = (client.conversation().await, client.conversation().await);
+    let operator = Operator::of(&server);
+    let quick = json!({"quarantine_seconds": 0.2, "backoff_first_seconds": 0});
+    operator.set(json!({"conversation": quick})).await;
+    let balance = async |after: &str, live: u64| {
+        let kind = operator.kind("conversation").await;
+        let activations = kind["activations"].as_u64().unwrap();
+        let left = sum(&kind["passivations"]);
+        assert_eq!(
+            (activations - left, &kind["live"]),
+            (live, &json!(live)),
+            "after {after}: {kind}"
+        );
+    };
+    balance("two creations", 2).await;
+    operator.crash(&good, &client).await;
+    balance("a crash", 2).await;
+    operator.steer(&good, "restart").await.expect(200);
+    client.message(&good, "after the restart").await;
+    balance("a restart", 2).await;
+    operator.quarantine(&bad, &client).await;
+    balance("a quarantine", 2).await;
+    let path = format!("/v1/conversations/{bad}");
+    until("the trial is let in", Duration::from_secs(10), async || {
+        (client.get(&path).await.status == 200).then_some(())
+    })
+    .await;
+    balance("a trial", 2).await;
+    operator.crash(&bad, &client).await;
+    balance("a second quarantine", 2).await;
+    operator.steer(&bad, "release").await.expect(200);
+    balance("a release", 2).await;
+    client.get(&path).await.expect(200);
+    balance("its next request", 2).await;
+    operator.steer(&bad, "passivate").await.expect(200);
+    balance("a passivation", 1).await;
+    client.get(&path).await.expect(200);
+    balance("its return", 2).await;
+    for kind in KINDS {
+        let figures = operator.kind(kind).await;
+        let activations = figures["activations"].as_u64().unwrap();
+        let left = sum(&figures["passivations"]);
+        assert_eq!(
+            Some(activations - left),
+            figures["live"].as_u64(),
+            "{figures}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_actor_to_which_nothing_happens_keeps_its_tag_and_commands_show_it() {
+    let server = super::drilling();
+    let client = server.account().await.test();
+    let (idle, bad) = (client.conversation().await, client.conversation().await);
+    let operator = Operator::of(&server);
+    operator.quarantine(&bad, &client).await;
+    client.message(&idle, "the last use").await;
+    for path in [
+        at("conversation", &idle),
+        at("conversation", &bad),
+        at("webhook_dispatcher", "webhook_dispatcher"),
+    ] {
+        let first = operator.0.get(&path).await.expect(200);
+        for _ in 0..50 {
+            let again = operator.0.get(&path).await.expect(200);
+            assert_eq!((again.etag(), &again.body), (first.etag(), &first.body));
+        }
+        let unchanged = operator.0.get(&path).with("if-none-match", &first.etag());
+        unchanged.await.expect(304);
+    }
+    let nothing_to_do = operator.steer(&idle, "release").await.expect(200);
+    let seen = operator.0.get(&at("conversation", &idle)).await.expect(200);
+    assert_eq!(nothing_to_do.etag(), seen.etag());
+}
+
+#[tokio::test]
+async fn the_interface_document_says_what_is_always_there_and_what_is_too_much() {
+    let document = shared().operator().get("/openapi.json").await.expect(200);
+    let schema = |name: &str| document["components"]["schemas"][name].clone();
+    let mut required: Vec<String> =
+        serde_json::from_value(schema("ActorInstance")["required"].clone()).unwrap();
+    required.sort_unstable();
+    let mut shape: Vec<&str> = INSTANCE.split(", ").collect();
+    shape.sort_unstable();
+    assert_eq!(required, shape);
+    let settings = schema("ChangeKindSupervision")["properties"].clone();
+    assert_eq!(settings.as_object().unwrap().len(), 15);
+    for (name, setting) in settings.as_object().unwrap() {
+        assert!(setting["minimum"].is_number(), "{name}: {setting}");
+        assert!(setting["maximum"].is_number(), "{name}: {setting}");
+    }
+    let words = schema("ActorKind")["properties"]["activations"]["description"].clone();
+    assert!(words.as_str().unwrap().contains("`live`"), "{words}");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Operator, drilling};
-use crate::support::shapes::{assert_shape, keys};
+use crate::support::shapes::{assert_shape, instant, keys};
 use crate::support::{Server, Setup, shared};
 
 const PATH: &str = "/admin/v1/supervision";
@@ -308,4 +308,87 @@ async fn a_kept_setting_that_this_version_does_not_know_is_told_and_left_alone()
             >= 2,
         "it is still kept"
     );
+}
+
+#[tokio::test]
+async fn a_bad_setting_is_told_its_real_bounds() {
+    let operator = shared().operator();
+    for (setting, values, right) in [
+        (
+            "mailbox_places",
+            json!([0, -1, 1.5, 65_537, "3", true, [3], {"a": 1}]),
+            "must be an integer from 1 to 65536",
+        ),
+        (
+            "crashes_max",
+            json!([0, -1, 1e10]),
+            "must be an integer from 1 to 4294967295",
+        ),
+        (
+            "bytes_max",
+            json!([0, 1e16]),
+            "must be an integer from 1 to 1000000000000000",
+        ),
+        (
+            "backoff_jitter",
+            json!([-0.1, 1.1, "x"]),
+            "must be a number from 0 to 1",
+        ),
+        (
+            "idle_seconds",
+            json!([-1, 1e16, "soon"]),
+            "must be a number from 0 to 1000000000000000",
+        ),
+    ] {
+        for value in values.as_array().unwrap() {
+            let body = json!({"kinds": {"conversation": {setting: value}}});
+            let refused = operator.patch(PATH, body).await;
+            assert_eq!(refused.reason(), right, "{setting} = {value}");
+            let field = format!("kinds.conversation.{setting}");
+            refused.error(400, "invalid_request", &field);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_holds_for_a_backoff_and_a_quarantine_that_already_run() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let path = format!("/v1/conversations/{conversation}");
+    let long = json!({"backoff_min_seconds": 600, "backoff_max_seconds": 600, "backoff_jitter": 0});
+    operator.set(json!({"conversation": long})).await;
+    operator.crash(&conversation, &client).await;
+    operator.crash(&conversation, &client).await;
+    assert!(client.get(&path).await.number("retry-after") > 60);
+    operator
+        .set(json!({"conversation": {"backoff_max_seconds": 60}}))
+        .await;
+    assert!((1..=60).contains(&client.get(&path).await.number("retry-after")));
+    operator
+        .set(json!({"conversation": {"backoff_max_seconds": 0}}))
+        .await;
+    client.get(&path).await.expect(200);
+
+    operator
+        .set(json!({"conversation": {"crashes_max": 3}}))
+        .await;
+    operator.crash(&conversation, &client).await;
+    let left = async || {
+        let seen = operator.seen(&conversation).await;
+        assert_eq!(seen["state"], "quarantined");
+        (instant(&seen["quarantined_until"]) - chrono::Utc::now()).num_seconds()
+    };
+    assert!((1..=60).contains(&left().await));
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 3_600}}))
+        .await;
+    assert!((3_000..=3_600).contains(&left().await));
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 0}}))
+        .await;
+    client.get(&path).await.expect(200);
+    operator.crash(&conversation, &client).await;
+    client.get(&path).await.expect(200);
 }

@@ -1,10 +1,12 @@
 //! What operators do with single actors: nothing that was acknowledged is lost by it.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{INSTANCE, Operator, at, drilling};
 use crate::support::shapes::assert_shape;
-use crate::support::{Server, account, shared, unique};
+use crate::support::{Server, account, shared, unique, until};
 
 #[tokio::test]
 async fn a_restarted_actor_loads_what_was_acknowledged() {
@@ -171,4 +173,71 @@ async fn a_thousand_restarts_while_messages_flow_lose_none() {
     let counted = kind["restarts"]["operator"].as_u64().unwrap();
     assert!((1..=1_000).contains(&counted), "{counted}");
     assert_eq!(kind["activations"], 1);
+}
+
+#[tokio::test]
+async fn an_operator_ends_a_backoff_early() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let operator = Operator::of(&server);
+    let long = json!({"backoff_min_seconds": 600, "backoff_max_seconds": 600});
+    operator.set(json!({"conversation": long})).await;
+    for command in ["restart", "release"] {
+        let conversation = client.conversation().await;
+        operator.crash(&conversation, &client).await;
+        operator.crash(&conversation, &client).await;
+        let path = format!("/v1/conversations/{conversation}");
+        client.get(&path).await.error(503, "unavailable", "");
+        assert_eq!(operator.seen(&conversation).await["state"], "backing_off");
+        let ended = operator.steer(&conversation, command).await.expect(200);
+        assert_ne!(ended["state"], "backing_off", "{command}");
+        client.get(&path).await.expect(200);
+        operator.crash(&conversation, &client).await;
+        let next = client.get(&path).await.status;
+        let (expected, why) = match command {
+            "restart" => (503, "its crashes still count"),
+            _ => (200, "its crashes are forgotten"),
+        };
+        assert_eq!(next, expected, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_actor_is_in_memory_again_before_anybody_asks_it() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    client.message(&conversation, "hello").await;
+    let operator = Operator::of(&server);
+    let before = operator.seen(&conversation).await;
+    operator.steer(&conversation, "restart").await.expect(200);
+    let after = until("it is loaded again", Duration::from_secs(10), async || {
+        let seen = operator.seen(&conversation).await;
+        let is_loaded = seen["state"] == "ready" && seen["restarts"] == 1;
+        assert!(seen["state"] != "ready" || seen["bytes"] != 0, "{seen}");
+        is_loaded.then_some(seen)
+    })
+    .await;
+    for same in ["bytes", "revision", "last_used_at"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+}
+
+#[tokio::test]
+async fn a_drill_outlives_the_passivation_of_its_actor() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    operator.steer(&conversation, "crash").await.expect(200);
+    let gone = operator.steer(&conversation, "passivate").await.expect(200);
+    assert_eq!(gone["state"], "passive");
+    let path = format!("/v1/conversations/{conversation}");
+    client.get(&path).await.error(500, "server_error", "");
+    client.get(&path).await.expect(200);
+    let seen = operator.seen(&conversation).await;
+    assert_eq!(
+        (&seen["state"], &seen["restarts"]),
+        (&json!("ready"), &json!(1))
+    );
 }

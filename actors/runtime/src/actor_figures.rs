@@ -179,8 +179,6 @@ impl ActorFigures {
     /// The actor, as operators see it.
     pub(super) fn instance(&self) -> Instance {
         let last_used_ms = self.last_used_ms.load(Ordering::Relaxed);
-        let idle_ms = Timestamp::now().0.saturating_sub(last_used_ms);
-        let idle = Duration::from_millis(u64::try_from(idle_ms).unwrap_or(0));
         let seen = Inspection {
             life: self.life(),
             permits_taken: self.mailbox_used(),
@@ -188,7 +186,7 @@ impl ActorFigures {
             committed: Sequence::ZERO,
             bytes: self.bytes.load(Ordering::Relaxed),
             handled: read(&self.handled),
-            idle: (last_used_ms > 0).then_some(idle),
+            last_used: (last_used_ms > 0).then_some(Timestamp(last_used_ms)),
             restarts: read(&self.restarts),
             last_failure: self.last_failure.lock().clone(),
         };
@@ -222,12 +220,12 @@ pub(super) fn wanted(mut all: Vec<Instance>, query: InstanceQuery) -> Vec<Instan
     all.sort_by_key(|one| {
         let seen = &one.seen;
         let key = match query.order {
-            InstanceOrder::Mailbox => u128::from(seen.permits_taken),
-            InstanceOrder::Bytes => seen.bytes as u128,
-            InstanceOrder::Restarts => u128::from(seen.restarts),
-            InstanceOrder::LastUsed => {
-                u128::MAX - seen.idle.map_or(u128::MAX, |idle| idle.as_millis())
-            }
+            InstanceOrder::Mailbox => u64::from(seen.permits_taken),
+            InstanceOrder::Bytes => seen.bytes as u64,
+            InstanceOrder::Restarts => seen.restarts,
+            InstanceOrder::LastUsed => seen
+                .last_used
+                .map_or(0, |used| u64::try_from(used.0).unwrap_or(0)),
         };
         std::cmp::Reverse(key)
     });

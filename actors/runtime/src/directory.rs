@@ -20,6 +20,11 @@ use super::policy::Policy;
 use super::registry::{Enqueued, Registry};
 use super::sweeper;
 
+/// An entity was not passivated, because it held a command all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has been busy all the time")]
+pub struct StillBusy;
+
 /// All entities of one kind.
 ///
 /// An entity is started by the first command for it and passivated when nobody asks it. Callers
@@ -69,12 +74,10 @@ impl<E: Entity> Directory<E> {
         self.registry.policy.load_full()
     }
 
-    /// Replaces the policy, for running entities too, and returns the one before.
+    /// Replaces the policy, for running entities too, and returns the one before. A backoff or a
+    /// quarantine that runs lasts as long as the new one says, counted from its beginning.
     pub fn set_policy(&self, policy: Policy) -> Arc<Policy> {
-        self.registry.loads.resize(policy.loads_max);
-        let before = self.registry.policy.swap(Arc::new(policy));
-        self.registry.sweep_wakeup.notify_one();
-        before
+        self.registry.set_policy(policy)
     }
 
     /// The arbiters on which the entities run.
@@ -87,23 +90,27 @@ impl<E: Entity> Directory<E> {
         sweeper::sweep(&self.registry);
     }
 
-    /// Makes an entity drop its state, behind what is queued, and load it again with the next
-    /// command; false when it is not in the directory or is in quarantine. Requests that come
-    /// before it is done are one restart.
+    /// Makes an entity drop its state, behind what is queued, and load it again; a backoff ends at
+    /// once. False when it is not in the directory or is in quarantine. Requests that come before
+    /// it is done are one restart.
     pub fn restart(&self, id: E::Id) -> bool {
         self.registry.restart_entity(id)
     }
 
     /// Removes an entity from the directory as soon as it holds no command, and waits for that no
     /// longer than the policy's `ask_timeout`; true when it has left. One that backs off or is in
-    /// quarantine holds no state, and stays.
-    pub async fn passivate(&self, id: E::Id) -> bool {
+    /// quarantine holds no state, and stays: false, as for one that is not in the directory. A
+    /// drill that is ahead of it stays ahead of it.
+    ///
+    /// # Errors
+    /// [`StillBusy`]: it always held a command.
+    pub async fn passivate(&self, id: E::Id) -> Result<bool, StillBusy> {
         let registry = &self.registry;
         let Some(handle) = registry.handle(id) else {
-            return false;
+            return Ok(false);
         };
         if handle.circuit() != CircuitState::Closed {
-            return false;
+            return Ok(false);
         }
         handle.begin_leaving();
         let deadline = Instant::now() + registry.policy.load().ask_timeout;
@@ -111,17 +118,20 @@ impl<E: Entity> Directory<E> {
             // Made before the look, so that nothing is missed between the two.
             let left = registry.left.notified();
             if registry.remove_leaving(&handle) || !registry.holds(&handle) {
-                return true;
+                return Ok(true);
             }
-            if handle.circuit() != CircuitState::Closed || timeout_at(deadline, left).await.is_err()
-            {
+            if handle.circuit() != CircuitState::Closed {
                 handle.end_leaving();
-                return false;
+                return Ok(false);
+            }
+            if timeout_at(deadline, left).await.is_err() {
+                handle.end_leaving();
+                return Err(StillBusy);
             }
         }
     }
 
-    /// Ends an entity's quarantine and forgets its crashes; false when it was in none.
+    /// Ends an entity's quarantine or backoff and forgets its crashes; false when it was in neither.
     pub fn release(&self, id: E::Id) -> bool {
         self.registry
             .handle(id)
@@ -189,6 +199,18 @@ impl<E: Entity> Directory<E> {
     /// The figures of one entity, if it is in the directory.
     pub fn inspect(&self, id: E::Id) -> Option<Inspection> {
         self.registry.handle(id).map(|handle| handle.inspect())
+    }
+
+    /// The figures of one entity as [`Self::find`] gives them; of one that is loading at once,
+    /// although nobody knows yet whether it is stored.
+    ///
+    /// # Errors
+    /// The store does not give what must be known.
+    pub async fn look(&self, id: E::Id) -> Result<Option<Inspection>, LoadError> {
+        match self.registry.handle(id) {
+            Some(handle) if handle.is_loading() => Ok(Some(handle.inspect())),
+            Some(_) | None => self.find(id).await,
+        }
     }
 
     /// The figures of one entity, in the directory or stored; `None` when there is no such thing.
@@ -264,18 +286,27 @@ impl Overview {
 }
 
 impl<E: Entity> EntityHandle<E> {
-    fn life(&self, now_ms: u64) -> Life {
-        let left = |until_ms: u64| Duration::from_millis(until_ms.saturating_sub(now_ms));
+    fn life(&self) -> Life {
         match self.circuit() {
-            CircuitState::BackingOff { until_ms } => Life::BackingOff(left(until_ms)),
-            CircuitState::Quarantined { until_ms } => Life::Quarantined(left(until_ms)),
-            CircuitState::Closed if self.was_loaded() => Life::Ready,
-            CircuitState::Closed => Life::Loading,
+            CircuitState::BackingOff { until_ms } => {
+                let left_ms = until_ms.saturating_sub(self.registry.now_ms());
+                Life::BackingOff(Duration::from_millis(left_ms))
+            }
+            CircuitState::Quarantined { until_ms } => {
+                Life::Quarantined(self.registry.timestamp(until_ms))
+            }
+            CircuitState::Closed if self.is_loading() => Life::Loading,
+            CircuitState::Closed => Life::Ready,
         }
     }
 
     fn state(&self) -> ActorState {
-        self.life(0).state()
+        match self.circuit() {
+            CircuitState::BackingOff { .. } => ActorState::BackingOff,
+            CircuitState::Quarantined { .. } => ActorState::Quarantined,
+            CircuitState::Closed if self.is_loading() => ActorState::Loading,
+            CircuitState::Closed => ActorState::Ready,
+        }
     }
 
     /// What operators sort it by; the largest is shown first.
@@ -295,16 +326,14 @@ impl<E: Entity> EntityHandle<E> {
     }
 
     fn inspect(&self) -> Inspection {
-        let now_ms = self.registry.now_ms();
-        let idle_ms = now_ms.saturating_sub(self.last_used_ms());
         Inspection {
-            life: self.life(now_ms),
+            life: self.life(),
             permits_taken: self.permits_taken(),
             revision: self.revision(),
             committed: self.committed(),
             bytes: self.bytes(),
             handled: self.handled(),
-            idle: Some(Duration::from_millis(idle_ms)),
+            last_used: Some(self.registry.timestamp(self.last_used_ms())),
             restarts: self.restarts(),
             last_failure: self.last_failure(),
         }

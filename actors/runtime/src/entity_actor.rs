@@ -9,7 +9,7 @@ use actix::{
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::ask_error::{AskError, Cause, SOON};
 use super::command::{Command, Decision, Lookup};
@@ -116,6 +116,7 @@ impl<E: Entity> EntityActor<E> {
         then: impl FnOnce(&mut Self, Result<(), LoadError>, &mut Context<Self>) + 'static,
     ) {
         self.entity = None;
+        self.handle.load_begun();
         let handle = Arc::clone(&self.handle);
         let loading = async move {
             let _permit = handle.registry.loads.permit().await;
@@ -152,6 +153,7 @@ impl<E: Entity> EntityActor<E> {
                 Ok(())
             }
             Err(error) => {
+                self.handle.load_failed();
                 self.load_error = Some(error);
                 ctx.address().do_send(Control::EndLoadError);
                 self.handle.mark_removable();
@@ -431,12 +433,9 @@ impl<E: Entity> Actor for EntityActor<E> {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        if let CircuitState::BackingOff { until_ms } = self.handle.circuit() {
+        if let CircuitState::BackingOff { .. } = self.handle.circuit() {
             let handle = Arc::clone(&self.handle);
-            let backing_off = async move {
-                sleep_until(handle.registry.instant(until_ms)).await;
-                handle.end_backoff();
-            };
+            let backing_off = async move { handle.backed_off().await };
             ctx.wait(backing_off.into_actor(self));
         }
     }
@@ -487,6 +486,11 @@ impl<E: Entity> Handler<Control> for EntityActor<E> {
                 self.handle.restart_done();
                 self.handle.record_drop();
                 self.entity = None;
+                // Loaded before anybody asks, so that operators see it as it is; one that is about
+                // to leave needs no state.
+                if !self.handle.is_leaving() {
+                    self.load(ctx, |_, _, _| {});
+                }
             }
             Control::EndLoadError => self.load_error = None,
         }

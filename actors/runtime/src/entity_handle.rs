@@ -9,6 +9,8 @@ use std::time::Duration;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
 
 use super::ask_error::{Cause, SOON};
 use super::entity::Entity;
@@ -36,6 +38,8 @@ pub(super) struct EntityHandle<E: Entity> {
     revision: AtomicU64,
     committed: AtomicU64,
     bytes: AtomicUsize,
+    /// Whether its first load is still to come, or one is under way.
+    loading: AtomicBool,
     /// Whether the entity is removed when its last permit is returned.
     removable: AtomicBool,
     /// Whether an operator wants it passivated when its last permit is returned.
@@ -58,9 +62,68 @@ pub(super) struct EntityHandle<E: Entity> {
 struct CrashHistory {
     /// The crashes within the policy's window, in milliseconds of the runtime's clock.
     crashes_ms: Vec<u64>,
+    /// The backoff or the quarantine that runs.
+    pause: Option<Pause>,
+    /// Notified when the pause ends at another time than it did before.
+    pause_changed: Arc<Notify>,
     last: Option<Failure>,
     /// The answers that wait for a crash to be recorded.
     answers: Vec<DeferredAnswer>,
+}
+
+/// A backoff or a quarantine that runs, with all that its end follows from beside the policy, so that
+/// a change of the policy holds for it.
+#[derive(Clone, Copy)]
+struct Pause {
+    since_ms: u64,
+    kind: PauseKind,
+}
+
+#[derive(Clone, Copy)]
+enum PauseKind {
+    /// After the nth crash in the window, with its place within the jitter (0 to 1).
+    Backoff { nth: u32, chance: f64 },
+    /// After one crash too many.
+    Quarantine,
+}
+
+impl Pause {
+    /// What follows the nth crash within the window.
+    fn after_crash(policy: &Policy, nth: u32, now_ms: u64) -> Self {
+        let kind = if nth >= policy.crashes_max {
+            PauseKind::Quarantine
+        } else {
+            let chance = random_unit();
+            PauseKind::Backoff { nth, chance }
+        };
+        Self {
+            since_ms: now_ms,
+            kind,
+        }
+    }
+
+    fn decision(self) -> SupervisionDecision {
+        match self.kind {
+            PauseKind::Backoff { .. } => SupervisionDecision::Restart,
+            PauseKind::Quarantine => SupervisionDecision::Quarantine,
+        }
+    }
+
+    /// The circuit for as long as the policy says.
+    fn circuit(self, policy: &Policy) -> CircuitState {
+        let until_ms = |span: Duration| self.since_ms.saturating_add(millis(span));
+        match self.kind {
+            PauseKind::Quarantine => CircuitState::Quarantined {
+                until_ms: until_ms(policy.quarantine),
+            },
+            PauseKind::Backoff { nth, chance } => match policy.backoff(nth, chance) {
+                delay if millis(delay) == 0 => CircuitState::Closed,
+                delay => CircuitState::BackingOff {
+                    until_ms: until_ms(delay),
+                },
+            },
+        }
+    }
 }
 
 /// The answer to a command that crashed, with the permit that it returns.
@@ -130,6 +193,7 @@ impl<E: Entity> EntityHandle<E> {
             revision: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
+            loading: AtomicBool::new(true),
             removable: AtomicBool::new(true),
             leaving: AtomicBool::new(false),
             drill: AtomicBool::new(false),
@@ -202,18 +266,50 @@ impl<E: Entity> EntityHandle<E> {
         CircuitState::unpack(self.circuit.load(Ordering::Acquire))
     }
 
-    /// Closes the circuit after a backoff; a quarantine stays.
+    /// Closes the circuit after a backoff, or before its time; a quarantine stays.
     pub(super) fn end_backoff(&self) {
-        let packed = self.circuit.load(Ordering::Acquire);
-        if let CircuitState::BackingOff { .. } = CircuitState::unpack(packed) {
-            // A change in between is newer: it stays.
-            let _ = self.circuit.compare_exchange(
-                packed,
-                CircuitState::Closed.pack(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+        let mut history = self.history.lock();
+        if let CircuitState::BackingOff { .. } = self.circuit() {
+            self.close_circuit(history.get_or_insert_default());
         }
+    }
+
+    /// Waits until the backoff is over, by its time or because it was ended.
+    pub(super) async fn backed_off(&self) {
+        let changed = {
+            let mut history = self.history.lock();
+            Arc::clone(&history.get_or_insert_default().pause_changed)
+        };
+        while let CircuitState::BackingOff { until_ms } = self.circuit() {
+            if until_ms <= self.registry.now_ms() {
+                return self.end_backoff();
+            }
+            let until = self.registry.instant(until_ms);
+            // Whether its time is up or it was told does not matter.
+            drop(timeout_at(until, changed.notified()).await);
+        }
+    }
+
+    /// Lets the backoff or the quarantine that runs last as long as this policy says, from its
+    /// beginning.
+    pub(super) fn reschedule_pause(&self, policy: &Policy) {
+        let history = self.history.lock();
+        let Some(history) = history.as_ref() else {
+            return;
+        };
+        let Some(pause) = history.pause else { return };
+        self.circuit
+            .store(pause.circuit(policy).pack(), Ordering::Release);
+        history.pause_changed.notify_one();
+    }
+
+    fn close_circuit(&self, history: &mut CrashHistory) {
+        history.pause = None;
+        self.circuit
+            .store(CircuitState::Closed.pack(), Ordering::Release);
+        history.pause_changed.notify_one();
+        // Now it can leave, if an operator waits for that.
+        self.registry.left.notify_waiters();
     }
 
     /// Why a request that had not started was dropped with its mailbox, and when to ask again.
@@ -258,13 +354,16 @@ impl<E: Entity> EntityHandle<E> {
 
     /// Records a crash, sets the circuit, and decides what follows.
     pub(super) fn crashed(&self, text: String) -> SupervisionDecision {
-        let policy = self.registry.policy.load();
         let now_ms = self.registry.now_ms();
         let failure = self.failure(Restart::Crash, text);
         let mut history = self.history.lock();
         let history = history.get_or_insert_default();
+        // Under the lock: a change of the policy finds the pause, or the pause follows from it.
+        let policy = self.registry.policy.load();
         let crashes = history.add(failure.clone(), policy.window, now_ms);
-        let (decision, circuit) = decide(&policy, crashes, now_ms);
+        let pause = Pause::after_crash(&policy, crashes, now_ms);
+        let decision = pause.decision();
+        history.pause = Some(pause);
         tracing::error!(kind = E::KIND, id = %self.id, crashes, ?decision, panic = %failure.text, "an entity crashed");
         self.registry.metrics.failed(failure);
         match decision {
@@ -274,7 +373,8 @@ impl<E: Entity> EntityHandle<E> {
                 count(&self.registry.metrics.quarantines);
             }
         }
-        self.circuit.store(circuit.pack(), Ordering::Release);
+        self.circuit
+            .store(pause.circuit(&policy).pack(), Ordering::Release);
         decision
     }
 
@@ -363,22 +463,20 @@ impl<E: Entity> EntityHandle<E> {
             return;
         };
         let before = policy.crashes_max.saturating_sub(1) as usize;
-        history.get_or_insert_default().crashes_ms = vec![now_ms; before];
-        self.circuit
-            .store(CircuitState::Closed.pack(), Ordering::Release);
+        let history = history.get_or_insert_default();
+        history.crashes_ms = vec![now_ms; before];
+        self.close_circuit(history);
     }
 
-    /// Ends a quarantine and forgets the crashes; false when there was no quarantine.
+    /// Ends a quarantine or a backoff and forgets the crashes; false when there was neither.
     pub(super) fn release(&self) -> bool {
         let mut history = self.history.lock();
-        let CircuitState::Quarantined { .. } = self.circuit() else {
+        if self.circuit() == CircuitState::Closed {
             return false;
-        };
-        if let Some(history) = history.as_mut() {
-            history.crashes_ms.clear();
         }
-        self.circuit
-            .store(CircuitState::Closed.pack(), Ordering::Release);
+        let history = history.get_or_insert_default();
+        history.crashes_ms.clear();
+        self.close_circuit(history);
         true
     }
 
@@ -413,6 +511,22 @@ impl<E: Entity> EntityHandle<E> {
     /// Notes that the state in memory has been dropped.
     pub(super) fn record_drop(&self) {
         self.bytes.store(0, Ordering::Relaxed);
+        self.loading.store(false, Ordering::Release);
+    }
+
+    /// Notes that a load has begun; [`Self::record_load`] or [`Self::load_failed`] ends it.
+    pub(super) fn load_begun(&self) {
+        self.loading.store(true, Ordering::Release);
+    }
+
+    /// Notes that a load has ended without a copy of the entity.
+    pub(super) fn load_failed(&self) {
+        self.loading.store(false, Ordering::Release);
+    }
+
+    /// Whether its first load is still to come, or one is under way.
+    pub(super) fn is_loading(&self) -> bool {
+        self.loading.load(Ordering::Acquire)
     }
 
     /// Notes that a copy of the entity has been loaded.
@@ -420,6 +534,7 @@ impl<E: Entity> EntityHandle<E> {
         self.incarnation.store(incarnation.0, Ordering::Release);
         self.committed.store(entity.revision().0, Ordering::Relaxed);
         self.record_state(entity);
+        self.loading.store(false, Ordering::Release);
     }
 
     /// Whether the entity has been loaded since it came into the directory.
@@ -538,24 +653,6 @@ impl CrashHistory {
         self.last = Some(failure);
         u32::try_from(self.crashes_ms.len()).unwrap_or(u32::MAX)
     }
-}
-
-/// What follows the nth crash within the window.
-fn decide(policy: &Policy, nth: u32, now_ms: u64) -> (SupervisionDecision, CircuitState) {
-    if nth >= policy.crashes_max {
-        let until_ms = now_ms + millis(policy.quarantine);
-        return (
-            SupervisionDecision::Quarantine,
-            CircuitState::Quarantined { until_ms },
-        );
-    }
-    let circuit = match millis(policy.backoff(nth, random_unit())) {
-        0 => CircuitState::Closed,
-        delay_ms => CircuitState::BackingOff {
-            until_ms: now_ms + delay_ms,
-        },
-    };
-    (SupervisionDecision::Restart, circuit)
 }
 
 fn millis(span: Duration) -> u64 {

@@ -83,7 +83,7 @@ mod tests;
 
 pub use ask_error::{AskError, Cause};
 pub use command::{Command, Decision, Lookup, NoLookup};
-pub use directory::Directory;
+pub use directory::{Directory, StillBusy};
 pub use entity::Entity;
 pub use journal::{BoxFuture, CommitFailure, Incarnation, Journal, LoadError, Settle};
 pub use metrics::{Failure, Histogram, Passivation, Restart};

@@ -7,6 +7,7 @@ use super::ask_error::Cause;
 use super::metrics::{Failure, Metrics, Passivation, Restart, read};
 use super::percentiles::Percentiles;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// The figures of one kind of entity. Counters run from the start of the process.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct Overview {
     pub abandoned: u64,
     /// Commands that were not answered in time although they had started.
     pub timed_out: u64,
-    /// Actors that were started.
+    /// Entities that came into the directory; less those that left it, the live ones.
     pub activations: u64,
     /// Entities that left the directory, by cause.
     pub passivations: Vec<(Passivation, u64)>,
@@ -90,7 +91,7 @@ impl Overview {
 /// How many entities in the directory are in each state of supervision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateCounts {
-    /// Those whose first load is under way.
+    /// Those whose state is being loaded.
     pub loading: usize,
     /// Those that take commands.
     pub ready: usize,
@@ -116,7 +117,7 @@ impl StateCounts {
 /// The name of an actor's state, as operators read it and filter by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActorState {
-    /// It is in memory and its first load is under way.
+    /// It is in the directory and its state is being loaded.
     Loading,
     /// It takes commands.
     Ready,
@@ -131,14 +132,14 @@ pub enum ActorState {
 /// The state of supervision of an entity in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// The entity is not loaded yet.
+    /// Its first load is still to come, or one is under way.
     Loading,
-    /// The entity is loaded, or will be by the next command after a restart.
+    /// It takes commands. After a crash or a quarantine the next one loads it.
     Ready,
     /// The entity crashed and is restarted after this time.
     BackingOff(Duration),
-    /// The entity crashed too often and gets one trial after this time.
-    Quarantined(Duration),
+    /// The entity crashed too often and gets one trial from this instant on.
+    Quarantined(Timestamp),
     /// The entity is stored and not in memory.
     Passive,
 }
@@ -171,8 +172,8 @@ pub struct Inspection {
     pub bytes: usize,
     /// Commands judged since it came into the directory.
     pub handled: u64,
-    /// How long ago the last command came; `None` for one that is not in memory.
-    pub idle: Option<Duration>,
+    /// When the last command came; `None` for one that is not in memory.
+    pub last_used: Option<Timestamp>,
     /// How often it was restarted, for whatever cause, since it came into the directory.
     pub restarts: u64,
     /// Its last failure since then.
@@ -189,7 +190,7 @@ impl Inspection {
             committed: revision,
             bytes: 0,
             handled: 0,
-            idle: None,
+            last_used: None,
             restarts: 0,
             last_failure: None,
         }

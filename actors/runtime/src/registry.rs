@@ -1,17 +1,18 @@
 //! The state that all entities of one kind share: the map from an id to its actor's address and
 //! handle, the journal, the policy, the counters. Enqueues commands and starts actors.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::Addr;
 use actix::dev::SendError;
 use actix::dev::channel::channel;
 use arc_swap::ArcSwap;
-use parking_lot::RwLock;
+use colloquy_model::time::Timestamp;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -32,6 +33,10 @@ use super::sweeper;
 /// Into how many maps the entities are divided, each with a lock of its own.
 const PARTITIONS: usize = 64;
 
+/// By how many milliseconds the wall clock may go apart from the runtime's before instants are told
+/// by what it says now: it was set.
+const CLOCK_DRIFT_MAX_MS: u64 = 1_000;
+
 /// Everything that the entities of one kind share.
 pub(super) struct Registry<E: Entity> {
     pub(super) journal: Arc<dyn Journal<E>>,
@@ -44,6 +49,11 @@ pub(super) struct Registry<E: Entity> {
     hasher: RandomState,
     /// Zero of the runtime's clock.
     base: Instant,
+    /// The same by the wall clock, in Unix milliseconds; 0 before anybody asked.
+    base_unix_ms: AtomicI64,
+    /// The entities that were passivated with a drill ahead of them: their next command is to crash
+    /// them all the same.
+    drills_kept: Mutex<HashSet<E::Id>>,
     /// How many entities the maps hold.
     live: AtomicUsize,
     draining: AtomicBool,
@@ -151,6 +161,8 @@ impl<E: Entity> Registry<E> {
                 .collect(),
             hasher,
             base: Instant::now(),
+            base_unix_ms: AtomicI64::new(0),
+            drills_kept: Mutex::new(HashSet::new()),
             live: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             drained: Notify::new(),
@@ -258,12 +270,17 @@ impl<E: Entity> Registry<E> {
             return Admission::NoActor(command);
         };
         handle.begin_trial_if_quarantined(context.policy, context.now_ms);
+        if is_new && self.take_kept_drill(id) {
+            handle.begin_drill();
+        }
         let active = ActiveEntity { addr, handle };
         let admission = active.try_enqueue(command, context);
         if let (true, Admission::Refused(..)) = (is_new, &admission) {
             return admission;
         }
-        self.live.fetch_add(usize::from(is_new), Ordering::Relaxed);
+        if is_new {
+            self.count_added();
+        }
         entities.insert(id, active);
         admission
     }
@@ -297,13 +314,12 @@ impl<E: Entity> Registry<E> {
         });
         let addr = addr.filter(|_| started)?;
         handle.actor_started();
-        count(&self.metrics.activations);
         Some(addr)
     }
 
     /// Starts a sweeper if none runs, and wakes it early when far too many entities are active.
     fn ensure_sweeper(self: &Arc<Self>, context: EnqueueContext<'_>) {
-        let missed_ms = context.policy.sweep.as_millis() as u64 * 3 + 1;
+        let missed_ms = sweeper::pause_max(context.policy).as_millis() as u64 * 3;
         let swept_ms = self.swept_ms.load(Ordering::Relaxed);
         if swept_ms == 0 || swept_ms + missed_ms < context.now_ms {
             let claimed = self
@@ -331,8 +347,9 @@ impl<E: Entity> Registry<E> {
         if handle.is_removable() {
             self.remove_if_unused(handle);
         }
-        if handle.is_leaving() {
-            self.remove_leaving(handle);
+        if handle.is_leaving() && !self.remove_leaving(handle) {
+            // It crashed meanwhile: whoever waits for its leaving looks again.
+            self.left.notify_waiters();
         }
         if self.is_draining() {
             self.drained.notify_one();
@@ -370,6 +387,9 @@ impl<E: Entity> Registry<E> {
                 && handle.is_leaving()
                 && handle.circuit() == CircuitState::Closed;
             if may_go && partition.get(&handle.id).is_some_and(is_same) {
+                if handle.takes_drill() {
+                    self.drills_kept.lock().insert(handle.id);
+                }
                 partition.remove(&handle.id)
             } else {
                 None
@@ -420,9 +440,21 @@ impl<E: Entity> Registry<E> {
         if active.addr.try_send(Activate { permit, report }).is_err() {
             return Err(Cause::Draining);
         }
-        self.live.fetch_add(1, Ordering::Relaxed);
+        self.take_kept_drill(id);
+        self.count_added();
         entities.insert(id, active);
         Ok(Some(loaded))
+    }
+
+    /// Whether the entity was passivated with a drill ahead of it; true once.
+    fn take_kept_drill(&self, id: E::Id) -> bool {
+        self.drills_kept.lock().remove(&id)
+    }
+
+    /// Counts an entity that is put into a map.
+    fn count_added(&self) {
+        count(&self.metrics.activations);
+        self.live.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts entities that have been removed from a map. The caller drops them outside the lock.
@@ -448,11 +480,29 @@ impl<E: Entity> Registry<E> {
             .is_some_and(|active| active.addr.try_send(control).is_ok())
     }
 
-    /// Lets an entity drop its state behind what is queued and load it again; false when no actor
-    /// runs.
+    /// Replaces the policy, for what lives too: a backoff or a quarantine that runs lasts as long as
+    /// the new one says. Returns the one before.
+    pub(super) fn set_policy(&self, policy: Policy) -> Arc<Policy> {
+        self.loads.resize(policy.loads_max);
+        let policy = Arc::new(policy);
+        let before = self.policy.swap(Arc::clone(&policy));
+        for partition in &self.partitions {
+            for active in partition.read().values() {
+                if active.handle.circuit() != CircuitState::Closed {
+                    active.handle.reschedule_pause(&policy);
+                }
+            }
+        }
+        self.sweep_wakeup.notify_one();
+        before
+    }
+
+    /// Lets an entity drop its state behind what is queued and load it again; one that backs off
+    /// does so at once. False when no actor runs.
     pub(super) fn restart_entity(&self, id: E::Id) -> bool {
         let entities = self.partition(self.hasher.hash_one(id)).read();
         entities.get(&id).is_some_and(|active| {
+            active.handle.end_backoff();
             // One that was asked for before and is not done yet serves this request, too.
             active.addr.connected()
                 && (!active.handle.request_restart()
@@ -526,6 +576,20 @@ impl<E: Entity> Registry<E> {
     /// The instant that a time of the runtime's clock stands for.
     pub(super) fn instant(&self, ms: u64) -> Instant {
         self.base + Duration::from_millis(ms.saturating_sub(1))
+    }
+
+    /// What the wall clock said at a time of the runtime's clock, the same each time that it is
+    /// asked: by when the two were compared first, or since the wall clock was set.
+    pub(super) fn timestamp(&self, ms: u64) -> Timestamp {
+        let known = self.base_unix_ms.load(Ordering::Relaxed);
+        let measured = Timestamp::now().0.saturating_sub_unsigned(self.now_ms());
+        let base = if known != 0 && measured.abs_diff(known) <= CLOCK_DRIFT_MAX_MS {
+            known
+        } else {
+            self.base_unix_ms.store(measured, Ordering::Relaxed);
+            measured
+        };
+        Timestamp(base.saturating_add_unsigned(ms))
     }
 
     fn ms(&self, now: Instant) -> u64 {

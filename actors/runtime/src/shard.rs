@@ -101,6 +101,14 @@ impl<S: Shard> ShardHandle<S> {
         self.figures.moved();
         start(arbiter, make, Arc::clone(&self.figures))
     }
+
+    /// The shard of this number, empty; it counts as having come into memory.
+    fn first(index: usize, arbiter: ArbiterHandle, make: &Make<S>, metrics: &Arc<Metrics>) -> Self {
+        let id = format!("{}_{index}", S::KIND);
+        let figures = Arc::new(ActorFigures::new(id, Arc::clone(metrics)));
+        figures.activated();
+        start(arbiter, make, figures)
+    }
 }
 
 impl<S: Shard> Shards<S> {
@@ -111,7 +119,7 @@ impl<S: Shard> Shards<S> {
         let handles = arbiters
             .into_iter()
             .enumerate()
-            .map(|(index, arbiter)| start(arbiter, &make, figures::<S>(index, &metrics)))
+            .map(|(index, arbiter)| ShardHandle::first(index, arbiter, &make, &metrics))
             .collect::<Vec<_>>();
         Self {
             make,
@@ -127,8 +135,13 @@ impl<S: Shard> Shards<S> {
         let _changing = self.changing.lock();
         let mut handles = self.handles.load().as_ref().clone();
         let registered = if !self.asked.load(Ordering::Acquire) || handles.is_empty() {
-            let figures = figures::<S>(handles.len(), &self.metrics);
-            handles.push(start(arbiter, &self.make, figures));
+            let index = handles.len();
+            handles.push(ShardHandle::first(
+                index,
+                arbiter,
+                &self.make,
+                &self.metrics,
+            ));
             Registered::Added
         } else if let Some(dead) = handles.iter_mut().find(|handle| !handle.addr.connected()) {
             *dead = dead.moved(arbiter, &self.make);
@@ -213,11 +226,6 @@ fn index_of(hash: u64, count: usize) -> usize {
     usize::try_from((u128::from(hash) * count as u128) >> 64).unwrap_or(0)
 }
 
-fn figures<S: Shard>(index: usize, metrics: &Arc<Metrics>) -> Arc<ActorFigures> {
-    let id = format!("{}_{index}", S::KIND);
-    Arc::new(ActorFigures::new(id, Arc::clone(metrics)))
-}
-
 fn start<S: Shard>(
     arbiter: ArbiterHandle,
     make: &Make<S>,
@@ -229,7 +237,6 @@ fn start<S: Shard>(
         make,
         figures: counted,
     });
-    figures.activated();
     ShardHandle {
         arbiter,
         addr,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::ask_error::AskError;
-use super::directory::Directory;
+use super::directory::{Directory, StillBusy};
 use super::entity::Entity;
 use super::journal::LoadError;
 use super::overview::{Instance, InstanceQuery, Overview};
@@ -20,9 +20,18 @@ pub enum OperatorError {
     /// Nothing is stored under this id, or it is the id of another kind.
     #[error("no such actor")]
     NotFound,
+    /// It was not passivated: it had work all the time.
+    #[error("the actor has been busy all the time")]
+    Busy,
     /// Nothing was done.
     #[error(transparent)]
     Failed(#[from] AskError<Infallible>),
+}
+
+impl From<StillBusy> for OperatorError {
+    fn from(_: StillBusy) -> Self {
+        Self::Busy
+    }
 }
 
 impl From<LoadError> for OperatorError {
@@ -48,25 +57,25 @@ pub trait SupervisedKind: Send + Sync {
     /// The actors in memory that the query asks for.
     fn instances(&self, query: InstanceQuery) -> Vec<Instance>;
 
-    /// One actor, in memory or stored.
+    /// One actor, in memory or stored. One that is loading is shown at once.
     ///
     /// # Errors
     /// There is no such actor, or the store does not answer.
     fn instance<'k>(&'k self, id: &'k str) -> Found<'k>;
 
-    /// Lets an actor drop its state behind what is queued, and load it again.
+    /// Lets an actor drop its state behind what is queued, and load it again. A backoff ends.
     ///
     /// # Errors
     /// There is no such actor, or the store does not answer.
     fn restart<'k>(&'k self, id: &'k str) -> Found<'k>;
 
-    /// Takes an actor out of memory as soon as it holds no command.
+    /// Takes an actor out of memory as soon as it holds no command. A drill stays ahead of it.
     ///
     /// # Errors
-    /// There is no such actor, or the store does not answer.
+    /// There is no such actor, it is never idle, or the store does not answer.
     fn passivate<'k>(&'k self, id: &'k str) -> Found<'k>;
 
-    /// Ends an actor's quarantine and forgets its crashes.
+    /// Ends an actor's quarantine or backoff and forgets its crashes.
     ///
     /// # Errors
     /// There is no such actor, or the store does not answer.
@@ -108,7 +117,12 @@ where
     }
 
     fn instance<'k>(&'k self, id: &'k str) -> Found<'k> {
-        Box::pin(async move { Ok(shown(self, id).await?.1) })
+        Box::pin(async move {
+            let known: E::Id = id.parse().map_err(|_| OperatorError::NotFound)?;
+            let seen = self.look(known).await?.ok_or(OperatorError::NotFound)?;
+            let id = known.to_string();
+            Ok(Instance { id, seen })
+        })
     }
 
     fn restart<'k>(&'k self, id: &'k str) -> Found<'k> {
@@ -122,7 +136,7 @@ where
     fn passivate<'k>(&'k self, id: &'k str) -> Found<'k> {
         Box::pin(async move {
             let (known, _) = shown(self, id).await?;
-            Directory::passivate(self, known).await;
+            Directory::passivate(self, known).await?;
             Ok(shown(self, id).await?.1)
         })
     }

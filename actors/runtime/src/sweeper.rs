@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -12,6 +12,25 @@ use super::entity::Entity;
 use super::metrics::Passivation;
 use super::policy::Policy;
 use super::registry::{ActiveEntity, EntityMap, Registry};
+
+/// The shortest pause between two sweeps, whatever the policy says.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest pause that a sweep which took long is given where the policy asks for a shorter one.
+const PAUSE_OF_LONG_MAX: Duration = Duration::from_secs(1);
+/// How many times as long as a sweep the pause after it is at least: sweeping costs one part in so
+/// many of a core.
+const PAUSE_PER_SWEEP: u32 = 100;
+
+/// The longest pause between two sweeps under this policy.
+pub(super) fn pause_max(policy: &Policy) -> Duration {
+    policy.sweep.max(PAUSE_OF_LONG_MAX)
+}
+
+/// How long the sweeper pauses after a sweep that took so long.
+fn pause(policy: &Policy, took: Duration) -> Duration {
+    let least = took.saturating_mul(PAUSE_PER_SWEEP);
+    policy.sweep.max(least.clamp(PAUSE_MIN, PAUSE_OF_LONG_MAX))
+}
 
 /// Starts a sweeper on one of the arbiters; an earlier one ends.
 pub(super) fn spawn<E: Entity>(registry: &Arc<Registry<E>>) {
@@ -26,17 +45,16 @@ pub(super) fn spawn<E: Entity>(registry: &Arc<Registry<E>>) {
 
 /// Sweeps regularly, until the directory is gone or another sweeper has taken over.
 async fn run<E: Entity>(registry: Weak<Registry<E>>, mine: u64) {
+    let mut took = Duration::ZERO;
     loop {
         let Some((sweep_wakeup, pause)) = registry.upgrade().map(|registry| {
-            (
-                Arc::clone(&registry.sweep_wakeup),
-                registry.policy.load().sweep,
-            )
+            let pause = pause(&registry.policy.load(), took);
+            (Arc::clone(&registry.sweep_wakeup), pause)
         }) else {
             return;
         };
         // Whether it was nudged or the time is up does not matter.
-        drop(timeout(pause.max(Duration::from_millis(1)), sweep_wakeup.notified()).await);
+        drop(timeout(pause, sweep_wakeup.notified()).await);
         let Some(registry) = registry.upgrade() else {
             return;
         };
@@ -46,7 +64,9 @@ async fn run<E: Entity>(registry: Weak<Registry<E>>, mine: u64) {
         registry
             .swept_ms
             .store(registry.now_ms(), Ordering::Release);
+        let begun = Instant::now();
         sweep(&registry);
+        took = begun.elapsed();
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, Addr, AsyncContext, Handler, Message};
+use actix::{Actor, ActorContext, Addr, AsyncContext, Handler, Message, SpawnHandle};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -171,6 +171,8 @@ struct Supervisor<S: ThreadActor> {
     /// How often the state has been made.
     incarnation: u64,
     restarts: RestartBackoff,
+    /// The restart that it waits for.
+    restart_due: Option<SpawnHandle>,
     figures: Arc<ActorFigures>,
     tasks: JoinSet<()>,
     /// Dropped with the actor, which ends the thread.
@@ -189,6 +191,7 @@ impl<S: ThreadActor> Supervisor<S> {
             state: None,
             incarnation: 0,
             restarts,
+            restart_due: None,
             figures,
             tasks: JoinSet::new(),
             _ending: ending,
@@ -237,7 +240,7 @@ impl<S: ThreadActor> Supervisor<S> {
         self.drop_state();
         let wait = self.restarts.next_wait();
         self.figures.failed(cause, text, wait);
-        ctx.run_later(wait, Self::begin);
+        self.restart_due = Some(ctx.run_later(wait, Self::begin));
     }
 
     fn drop_state(&mut self) {
@@ -249,6 +252,9 @@ impl<S: ThreadActor> Supervisor<S> {
 
     /// Makes the state and starts it.
     fn begin(&mut self, ctx: &mut actix::Context<Self>) {
+        if let Some(due) = self.restart_due.take() {
+            ctx.cancel_future(due);
+        }
         self.incarnation += 1;
         match catch_unwind(AssertUnwindSafe(|| (self.make)())) {
             Ok(state) => self.state = Some(state),
@@ -299,7 +305,8 @@ impl<S: ThreadActor> Handler<Envelope<S::Message>> for Supervisor<S> {
     }
 }
 
-/// The message that makes the state again at once, since an operator asked for it.
+/// The message that makes the state again at once, since an operator asked for it; one that waits
+/// for its restart waits no longer.
 struct BeginAnew;
 
 impl Message for BeginAnew {
@@ -310,9 +317,23 @@ impl<S: ThreadActor> Handler<BeginAnew> for Supervisor<S> {
     type Result = ();
 
     fn handle(&mut self, _: BeginAnew, ctx: &mut Self::Context) {
-        // One that waits for its restart begins anew by that.
-        if self.state.is_some() {
-            self.drop_state();
+        self.drop_state();
+        self.begin(ctx);
+    }
+}
+
+/// The message that ends a wait for a restart, since an operator asked for it.
+struct EndBackoff;
+
+impl Message for EndBackoff {
+    type Result = ();
+}
+
+impl<S: ThreadActor> Handler<EndBackoff> for Supervisor<S> {
+    type Result = ();
+
+    fn handle(&mut self, _: EndBackoff, ctx: &mut Self::Context) {
+        if self.state.is_none() {
             self.begin(ctx);
         }
     }
@@ -410,7 +431,7 @@ impl<S: ThreadActor> SupervisedKind for ActorHandle<S> {
     }
 
     fn release<'k>(&'k self, id: &'k str) -> Found<'k> {
-        self.after(id, |_| ())
+        self.after(id, |actor| actor.addr.do_send(EndBackoff))
     }
 
     fn crash<'k>(&'k self, id: &'k str) -> Found<'k> {

@@ -32,7 +32,8 @@ pub struct ActorKindView {
     working_ms: PercentilesView,
     /// How long commands waited for their turn; one in sixteen is measured, and 0 stands for none.
     waiting_ms: PercentilesView,
-    /// How often an actor was started.
+    /// How often an actor came into memory. Less all `passivations` together it is `live`: a
+    /// restart, a quarantine and its trial count for neither.
     activations: u64,
     /// How often one left memory, by reason.
     passivations: BTreeMap<&'static str, u64>,
@@ -97,17 +98,20 @@ pub struct InstanceView {
     state: ActorStateView,
     /// Commands that it holds, queued and under way.
     mailbox_used: u32,
-    /// Bytes that its state holds.
+    /// Bytes that its state holds; 0 while none is loaded, as after a crash until its next command.
     bytes: usize,
     /// The number of its last change.
     revision: u64,
     /// How often it was restarted, for whatever cause, since it came into memory.
     restarts: u64,
     /// When its last command came; null for one that is not in memory.
+    #[schema(required = true)]
     last_used_at: Option<Timestamp>,
     /// When its quarantine ends, in which its next command is a trial; null where it is in none.
+    #[schema(required = true)]
     quarantined_until: Option<Timestamp>,
     /// Its last failure since it came into memory.
+    #[schema(required = true)]
     last_failure: Option<FailureView>,
 }
 
@@ -116,9 +120,9 @@ pub struct InstanceView {
 #[serde(rename_all = "snake_case")]
 #[schema(as = ActorState)]
 pub enum ActorStateView {
-    /// Its first load is under way.
+    /// Its state is being loaded.
     Loading,
-    /// It takes commands.
+    /// It takes commands; after a crash or a quarantine the next one loads its state.
     Ready,
     /// It crashed and waits for its restart.
     BackingOff,
@@ -220,23 +224,23 @@ impl From<Failure> for FailureView {
 }
 
 impl InstanceView {
-    /// An actor as it was seen at this instant.
+    /// An actor as it was seen.
     #[must_use]
-    pub fn of(instance: Instance, now: Timestamp) -> Self {
+    pub fn of(instance: Instance) -> Self {
         let Instance { id, seen } = instance;
         let Inspection {
             life,
             permits_taken,
             revision,
             bytes,
-            idle,
+            last_used,
             restarts,
             last_failure,
             committed: _,
             handled: _,
         } = seen;
         let quarantined_until = match life {
-            Life::Quarantined(left) => Some(Timestamp(now.0.saturating_add(whole_ms(left)))),
+            Life::Quarantined(until) => Some(until),
             Life::Loading | Life::Ready | Life::BackingOff(_) | Life::Passive => None,
         };
         InstanceView {
@@ -246,13 +250,9 @@ impl InstanceView {
             bytes,
             revision: revision.0,
             restarts,
-            last_used_at: idle.map(|idle| Timestamp(now.0.saturating_sub(whole_ms(idle)))),
+            last_used_at: last_used,
             quarantined_until,
             last_failure: last_failure.map(FailureView::from),
         }
     }
-}
-
-fn whole_ms(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use colloquy_actors::supervision::messages::ChangeSupervision;
 use colloquy_actors::supervision::{ActorKindView, ActorStateView, InstanceView};
 use colloquy_model::answer::Answer;
-use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Instance, InstanceOrder, InstanceQuery, SupervisedKind};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -19,6 +18,7 @@ use super::super::body::{Empty, OptionalJson};
 use super::super::output::{CachePolicy, Output, Text};
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, NoQuery};
+use super::super::response;
 
 /// How many instances are shown at once at most.
 const INSTANCES_MAX: u32 = 1_000;
@@ -112,15 +112,14 @@ pub(super) async fn kind(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 pub(super) async fn instances(call: ApiCall, query: InstancesQuery) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
     let found = kind.instances(query.wanted()?).into_iter();
-    let now = Timestamp::now();
-    let data = found.map(|one| InstanceView::of(one, now)).collect();
+    let data = found.map(InstanceView::of).collect();
     Ok(json(&ActorInstances { data }))
 }
 
 pub(super) async fn instance(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
     let found = kind.instance(call.segment(1)).await?;
-    Ok(json(&InstanceView::of(found, Timestamp::now())))
+    Ok(json(&InstanceView::of(found)))
 }
 
 pub(super) async fn restart(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
@@ -164,8 +163,8 @@ async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
         operation = call.request.path(),
         "an operator has steered an actor"
     );
-    let shown = InstanceView::of(instance, Timestamp::now());
-    let answer = Answer::ok(None, serde_json::to_vec(&shown).unwrap_or_default().into());
+    let shown = Bytes::from(serde_json::to_vec(&InstanceView::of(instance)).unwrap_or_default());
+    let answer = Answer::ok(Some(response::tag_of(&shown)), shown);
     let ApiCall {
         app,
         caller,

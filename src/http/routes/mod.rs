@@ -644,7 +644,8 @@ fn actors() -> Vec<Operation> {
         .about(
             TAG,
             "Get an actor",
-            "One that is stored and not in memory is `passive`; looking does not load it.",
+            "One that is stored and not in memory is `passive`; looking does not load it. One that is loading is \
+             `loading`, although nobody knows yet whether it is stored.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
@@ -663,8 +664,9 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Restart an actor",
-            "It drops its state behind what is queued, and loads it again with the next request. Requests that come \
-             before that is done are one restart; where it is not in memory, or in quarantine, nothing is done.",
+            "It drops its state behind what is queued and loads it again; a backoff ends at once, and its crashes still \
+             count. Requests that come before that is done are one restart; where it is not in memory, or in \
+             quarantine, nothing is done.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
@@ -676,10 +678,11 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Take an actor out of memory",
-            "As soon as it holds no request, which is waited for no longer than a caller waits for an actor; one that \
-             backs off or is in quarantine stays as it is.",
+            "As soon as it holds no request, which is waited for no longer than `ask_timeout_seconds`: 409 where it has \
+             been busy all the time. One that backs off or is in quarantine stays as it is; a drill stays ahead of it.",
         )
         .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
         .shows::<InstanceView>(),
         post(
             "/admin/v1/actors/{actor_kind}/instances/{actor_id}/release",
@@ -689,7 +692,7 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Release an actor from quarantine",
-            "Its crashes are forgotten. Where it is in none, nothing is done.",
+            "Or from a backoff. Its crashes are forgotten. Where it is in neither, nothing is done.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
@@ -701,7 +704,8 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Let an actor crash",
-            "A drill: its next request panics. One that is not in memory is loaded first.",
+            "A drill: its next request panics. One that is not in memory is loaded first; a passivation in between does \
+             not end the drill.",
         )
         .auth(AuthRequirement::Operator)
         .known_by(actors::check_drills)
@@ -730,7 +734,7 @@ fn supervision() -> Vec<Operation> {
             TAG,
             "Change how actors are supervised",
             "What is given is set, what is left out stays, null goes back to what is configured. Holds at once for \
-             actors that live, and after a restart.",
+             actors that live, for a backoff or a quarantine that runs, counted from its beginning, and after a restart.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<SupervisionView>(),

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::spawn_local;
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 use super::fixture::{Fixture, cause, counted, on_one_thread, on_paused_time, until, why};
 use super::ledger::Command;
 use super::memory_journal::Lookups;
-use crate::{ActorState, AskError, Cause, InstanceOrder, InstanceQuery, Life, Policy, Restart};
+use crate::{
+    ActorState, AskError, Cause, Directory, InstanceOrder, InstanceQuery, Life, Policy, Restart,
+    SupervisedKind,
+};
 use colloquy_model::sequence::Sequence;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -211,6 +214,61 @@ fn an_operator_ends_a_quarantine() {
 }
 
 #[test]
+fn an_operator_ends_a_backoff_and_what_waits_is_done_at_once() {
+    for ends in [Directory::restart, Directory::release] {
+        let policy = Policy {
+            backoff_min: 600 * SECOND,
+            backoff_max: 600 * SECOND,
+            ask_timeout: 300 * SECOND,
+            ..Policy::default()
+        };
+        on_paused_time(policy, async |fixture| {
+            crash(&fixture, 1).await;
+            let crashing = fixture.ask(1, Command::PanicInDecide);
+            let waiting = fixture.ask(1, Command::Add(1));
+            assert_eq!(crashing.await.unwrap(), Err(AskError::Crashed));
+            assert!(ends(&fixture.directory, 1));
+            let before = Instant::now();
+            assert_eq!(waiting.await.unwrap(), Ok(vec![1]));
+            assert!(before.elapsed() < SECOND);
+        });
+    }
+}
+
+#[test]
+fn a_change_of_the_policy_holds_for_a_backoff_that_runs() {
+    let long = Policy {
+        backoff_min: 600 * SECOND,
+        backoff_max: 600 * SECOND,
+        jitter: 0.0,
+        ..Policy::default()
+    };
+    on_paused_time(long.clone(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        crash(&fixture, 1).await;
+        crash(&fixture, 1).await;
+        advance(10 * SECOND).await;
+        for (backoff_max, left) in [(60 * SECOND, 50 * SECOND), (400 * SECOND, 390 * SECOND)] {
+            let backoff_max = Policy {
+                backoff_max,
+                ..long.clone()
+            };
+            fixture.directory.set_policy(backoff_max);
+            let refused = cause(&fixture.answer(1, Command::Read).await);
+            assert_eq!(refused, Some((Cause::BackingOff, left)));
+        }
+        let over = Policy {
+            backoff_max: 5 * SECOND,
+            ..long
+        };
+        fixture.directory.set_policy(over);
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+        let seen = fixture.directory.inspect(1).unwrap();
+        assert_eq!(seen.life, Life::Ready);
+    });
+}
+
+#[test]
 fn panics_in_loads_and_lookups_count() {
     on_paused_time(Policy::default(), async |fixture| {
         fixture.journal.loads_panic(1);
@@ -265,16 +323,17 @@ fn a_thousand_restarts_at_once_are_one() {
 }
 
 #[test]
-fn a_release_is_an_activation_and_no_restart() {
+fn a_release_is_no_activation_and_no_restart() {
     on_paused_time(Policy::default(), async |fixture| {
         fixture.journal.store(1, &[10]);
         quarantine(&fixture, 1).await;
         assert!(!fixture.directory.restart(1), "no actor runs");
-        assert!(!fixture.directory.passivate(1).await, "it is not forgotten");
+        let passivated = fixture.directory.passivate(1).await;
+        assert_eq!(passivated, Ok(false), "it is not forgotten");
         assert!(fixture.directory.release(1));
         assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
         let overview = fixture.directory.overview();
-        assert_eq!(overview.activations, 2);
+        assert_eq!(overview.activations, 1, "it never left");
         assert_eq!(counted(&overview.restarts, Restart::Crash), 4);
         assert_eq!(counted(&overview.restarts, Restart::Thread), 0);
         assert_eq!(overview.failures.len(), 5);
@@ -331,13 +390,20 @@ fn what_is_loading_is_restarted_passivated_and_crashed_behind_its_load() {
         until(|| fixture.journal.loads().0 == 1).await;
         let seen = fixture.directory.inspect(1).unwrap();
         assert_eq!(seen.life, Life::Loading);
+        let shown = SupervisedKind::instance(&*fixture.directory, "1").await;
+        let shown = shown.unwrap().seen.life;
+        assert_eq!(
+            shown,
+            Life::Loading,
+            "at once, although nothing can be read"
+        );
         assert!(fixture.directory.restart(1));
         let directory = Arc::clone(&fixture.directory);
         let leaving = spawn_local(async move { directory.passivate(1).await });
         tokio::task::yield_now().await;
         fixture.journal.release_loads();
         assert_eq!(read.await.unwrap(), Ok(vec![10]));
-        assert!(leaving.await.unwrap());
+        assert_eq!(leaving.await.unwrap(), Ok(true));
         assert_eq!(fixture.directory.inspect(1), None);
         fixture.journal.hold_loads();
         let read = fixture.ask(1, Command::Read);
@@ -378,7 +444,7 @@ fn operators_see_what_is_in_memory_by_state_and_in_order() {
         assert_eq!((counts.ready, counts.quarantined), (29, 1));
         let passive = fixture.directory.find(99).await;
         assert_eq!(passive, Ok(None), "nothing is stored");
-        assert!(fixture.directory.passivate(9).await);
+        assert_eq!(fixture.directory.passivate(9).await, Ok(true));
         let passive = fixture.directory.find(9).await.unwrap().unwrap();
         assert_eq!(
             (passive.life, passive.revision),

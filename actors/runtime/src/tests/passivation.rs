@@ -16,7 +16,9 @@ use tokio::time::advance;
 use super::fixture::{Fixture, counted, on_one_thread, on_paused_time, on_threads, until, why};
 use super::ledger::{Command, Ledger, Refused, Violation};
 use super::memory_journal;
-use crate::{AskError, Cause, CommitFailure, Directory, Passivation, Placement, Policy, Restart};
+use crate::{
+    AskError, Cause, CommitFailure, Directory, Passivation, Placement, Policy, Restart, StillBusy,
+};
 
 const WRITERS: u64 = 8;
 const EACH_MIN: u64 = 200;
@@ -359,14 +361,14 @@ fn an_operator_passivates_an_entity_as_soon_as_it_has_no_work() {
         assert_eq!(fixture.permits_taken(1), 1, "what waits is still there");
         fixture.journal.release();
         assert_eq!(add.await.unwrap(), Ok(vec![1]));
-        assert!(passivated.await.unwrap());
+        assert_eq!(passivated.await.unwrap(), Ok(true));
         assert_eq!(fixture.directory.inspect(1), None);
         assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![1]));
-        assert!(fixture.directory.passivate(1).await);
+        assert_eq!(fixture.directory.passivate(1).await, Ok(true));
         assert_eq!(fixture.directory.inspect(1), None);
         let overview = fixture.directory.overview();
         assert_eq!(counted(&overview.passivations, Passivation::Operator), 2);
-        assert!(!fixture.directory.passivate(1).await);
+        assert_eq!(fixture.directory.passivate(1).await, Ok(false));
     });
 }
 
@@ -380,7 +382,7 @@ fn an_entity_that_is_never_idle_in_time_stays_when_an_operator_passivates_it() {
         fixture.journal.hold();
         let add = fixture.ask(1, Command::Add(1));
         until(|| fixture.journal.queued() == 1).await;
-        assert!(!fixture.directory.passivate(1).await);
+        assert_eq!(fixture.directory.passivate(1).await, Err(StillBusy));
         fixture.journal.release();
         drop(add.await);
         assert!(

@@ -40,7 +40,7 @@ pub(crate) fn first_start(
     views: &Views,
     operator_token: Option<String>,
 ) -> Result<FirstStart, OpenError> {
-    let now = Timestamp::now().0;
+    let now = Timestamp::now();
     let account = AccountId::new(now);
     let name = Name::new("Default account").map_err(|_| OpenError::FirstStart)?;
     let new = CreateAccount {

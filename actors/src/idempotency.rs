@@ -18,7 +18,7 @@ use crate::store::{
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Tenant;
 use colloquy_model::idempotency::{
-    Fingerprint, KEPT_MS, KeyHash, Reservation, ReservedKeys, key_hash,
+    Fingerprint, KEPT_FOR, KeyHash, Reservation, ReservedKeys, key_hash,
 };
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -249,7 +249,7 @@ impl Idempotency {
     /// Whether the row at this position has this key's answer, and it is still kept.
     async fn holds(&self, hash: KeyHash, position: Position) -> Result<bool, ReadError> {
         let kept = self.store.kept(position).await?;
-        Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS))
+        Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now() - KEPT_FOR))
     }
 
     /// The position of the answer under a key that may be behind.
@@ -293,7 +293,7 @@ impl Idempotency {
                 Looked::Done { position } => position,
             };
             let kept = self.store.kept(position).await?;
-            match kept.filter(|kept| kept.hash == hash && kept.at > Timestamp::now().0 - KEPT_MS) {
+            match kept.filter(|kept| kept.hash == hash && kept.at > Timestamp::now() - KEPT_FOR) {
                 None => self.keys.forget_at(&hash, position),
                 Some(kept) if !request.is_of(&kept.request) => return Ok(Known::Reused),
                 Some(kept) => {

@@ -27,17 +27,15 @@ use colloquy_runtime::threads::BackgroundThread;
 /// when a conversation was asked may not have come about.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long it waits before it tries again what failed.
-const PAUSE_MS: i64 = 1000;
+const PAUSE: Duration = Duration::from_secs(1);
 /// Minutes are what an account sets: idle conversations are closed by the second, not one by one as
 /// each comes due.
-const IDLE_STEP_MS: i64 = 1000;
+const IDLE_STEP: Duration = Duration::from_secs(1);
 /// Conversations that are asked at the same time: far fewer than may be loaded at once, so that
 /// callers come in between.
 const AT_ONCE: usize = 16;
 /// Read from the store at once.
 const PAGE: u32 = 256;
-
-const MINUTE_MS: i64 = 60_000;
 
 /// All that is needed to carry out what is due.
 pub(crate) struct Timers {
@@ -51,7 +49,7 @@ pub(crate) struct Timers {
 struct Walk {
     behind: Option<TimedCursor>,
     /// The earliest time among those that were not due.
-    next: Option<i64>,
+    next: Option<Timestamp>,
     /// Whether everything that was due has answered.
     well: bool,
 }
@@ -69,8 +67,8 @@ impl Default for Walk {
 /// When a tenant's idle conversations are looked at.
 #[derive(Default)]
 struct Plan {
-    after_ms: i64,
-    look_at: i64,
+    after: Duration,
+    look_at: Timestamp,
     walk: Walk,
 }
 
@@ -95,16 +93,16 @@ impl Timers {
                 .wake_sleepers()
                 .await
                 .min(self.close_idle(&mut plans).await);
-            self.alarm.ring_by(Timestamp(next));
+            self.alarm.ring_by(next);
             self.alarm.wait(LOOK_EVERY).await;
         }
     }
 
     /// Wakes all whose time has come; gives the next one's.
-    async fn wake_sleepers(&self) -> i64 {
+    async fn wake_sleepers(&self) -> Timestamp {
         let mut walk = Walk::default();
         loop {
-            if let Some(next) = self.step(Timing::Snooze, 0, &mut walk).await {
+            if let Some(next) = self.step(Timing::Snooze, Duration::ZERO, &mut walk).await {
                 return next;
             }
         }
@@ -112,27 +110,27 @@ impl Timers {
 
     /// Closes what is idle, of each tenant at most a page, so that no sleeper waits for all of it;
     /// gives the time at which there is more to do.
-    async fn close_idle(&self, plans: &mut HashMap<Tenant, Plan>) -> i64 {
-        let mut next = i64::MAX;
+    async fn close_idle(&self, plans: &mut HashMap<Tenant, Plan>) -> Timestamp {
+        let mut next = Timestamp::MAX;
         for (account, minutes) in self.identity.auto_closing() {
-            let after_ms = i64::from(minutes) * MINUTE_MS;
+            let after = Duration::from_mins(minutes.into());
             for tenant in [Mode::Live, Mode::Test].map(|mode| Tenant::of(account, mode)) {
                 let plan = plans.entry(tenant).or_default();
-                if plan.after_ms != after_ms {
+                if plan.after != after {
                     *plan = Plan {
-                        after_ms,
+                        after,
                         ..Plan::default()
                     };
                 }
-                let now = Timestamp::now().0;
+                let now = Timestamp::now();
                 // Nothing can be due later than this, not even what is not there yet: the clock was
                 // set back.
-                let latest = now + after_ms + IDLE_STEP_MS;
+                let latest = now + after + IDLE_STEP;
                 if plan.look_at <= now || plan.look_at > latest {
                     let more = self
-                        .step(Timing::Inactivity(tenant), after_ms, &mut plan.walk)
+                        .step(Timing::Inactivity(tenant), after, &mut plan.walk)
                         .await;
-                    plan.look_at = more.map_or(now, |at| at.clamp(now + IDLE_STEP_MS, latest));
+                    plan.look_at = more.map_or(now, |at| at.clamp(now + IDLE_STEP, latest));
                 }
                 next = next.min(plan.look_at);
             }
@@ -142,9 +140,9 @@ impl Timers {
 
     /// Carries out what is due on the walk's next page; at its end gives the time at which more
     /// will be.
-    async fn step(&self, timing: Timing, after_ms: i64, walk: &mut Walk) -> Option<i64> {
-        let now = Timestamp::now().0;
-        let until = now - after_ms;
+    async fn step(&self, timing: Timing, after: Duration, walk: &mut Walk) -> Option<Timestamp> {
+        let now = Timestamp::now();
+        let until = now - after;
         let query = TimedQuery {
             timing,
             until,
@@ -153,7 +151,7 @@ impl Timers {
         };
         let Ok(page) = self.store.timed(query).await else {
             *walk = Walk::default();
-            return Some(now + PAUSE_MS);
+            return Some(now + PAUSE);
         };
         let full = page.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
         let last = page.last().filter(|last| full && last.listed_at <= until);
@@ -164,39 +162,39 @@ impl Timers {
         let (due, later): (Vec<Timed>, Vec<Timed>) =
             page.into_iter().partition(|one| one.at <= until);
         walk.next = later.iter().map(|one| one.at).chain(walk.next).min();
-        walk.well &= self.ask_all(timing, due, after_ms).await;
+        walk.well &= self.ask_all(timing, due, after).await;
         walk.behind = behind;
         if behind.is_some() {
             return None;
         }
         let Walk { next, well, .. } = std::mem::take(walk);
         Some(if well {
-            next.map_or(i64::MAX, |at| at.saturating_add(after_ms))
+            next.map_or(Timestamp::MAX, |at| at + after)
         } else {
-            now + PAUSE_MS
+            now + PAUSE
         })
     }
 
     /// Whether the account still wants this: it may have changed its mind since the page was read.
-    fn is_wanted(&self, timing: Timing, after_ms: i64) -> bool {
+    fn is_wanted(&self, timing: Timing, after: Duration) -> bool {
         match timing {
             Timing::Snooze => true,
             Timing::Inactivity(tenant) => self
                 .identity
                 .auto_close_minutes(tenant)
-                .is_some_and(|minutes| i64::from(minutes) * MINUTE_MS == after_ms),
+                .is_some_and(|minutes| Duration::from_mins(minutes.into()) == after),
         }
     }
 
     /// Asks them, a few at a time; whether all have answered.
-    async fn ask_all(&self, timing: Timing, due: Vec<Timed>, after_ms: i64) -> bool {
+    async fn ask_all(&self, timing: Timing, due: Vec<Timed>, after: Duration) -> bool {
         let mut due = due.into_iter();
         let mut asked = JoinSet::new();
         let mut well = true;
         loop {
             while asked.len() < AT_ONCE
                 && let Some(one) = due.next()
-                && self.is_wanted(timing, after_ms)
+                && self.is_wanted(timing, after)
             {
                 let conversations = Arc::clone(&self.conversations);
                 let (id, tenant) = (one.id, one.tenant);
@@ -212,7 +210,7 @@ impl Timers {
                         }
                         Timing::Inactivity(_) => {
                             let meta = meta("inactivity");
-                            conversations.ask(id, meta, CloseIdle { after_ms }).await
+                            conversations.ask(id, meta, CloseIdle { after }).await
                         }
                     };
                     // What can't be read is not asked again at once: it stays as it is.

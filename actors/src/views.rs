@@ -51,7 +51,11 @@ pub(crate) struct Views {
 
 impl CommitSink for Views {
     /// One that can't be read is told; it stops the start only where going on would lose something.
-    fn recovered_record(&self, record: &StoredRecord, last_used: i64) -> serde_json::Result<()> {
+    fn recovered_record(
+        &self,
+        record: &StoredRecord,
+        last_used: Timestamp,
+    ) -> serde_json::Result<()> {
         let StoredRecord {
             subject,
             tenant,
@@ -66,7 +70,7 @@ impl CommitSink for Views {
             // Left out, it lets nobody in.
             Kind::Key => match restore_key(body).map_err(told) {
                 Ok((mut key, secrets)) => {
-                    key.last_used_ms = Arc::new(AtomicI64::new(last_used));
+                    key.last_used_ms = Arc::new(AtomicI64::new(last_used.0));
                     self.identity.put_key(key, secrets);
                 }
                 Err(Unreadable) => self
@@ -160,7 +164,7 @@ impl Views {
                 self.identity.drop_user(account, id);
                 self.chores.notify_one();
             }
-            Effect::Snoozed(until) => self.timers.ring_by(Timestamp(until)),
+            Effect::Snoozed(until) => self.timers.ring_by(until),
             Effect::CustomerRenamed(customer, name) => {
                 self.names.rename(customer.number(), &name, sequence);
             }

@@ -56,7 +56,7 @@ pub(super) fn identify(
     request: &HttpRequest,
     arrival: Arrival,
 ) -> Result<Credential, Problem> {
-    let (address, now_ms) = (arrival.address, arrival.at.0);
+    let (address, now) = (arrival.address, arrival.at);
     let headers = request.headers();
     let bearer = bearer(headers);
     let found = match auth {
@@ -66,23 +66,23 @@ pub(super) fn identify(
             .filter(|token| is_operator(app, token))
             .map(|_| Credential::Operator),
         AuthRequirement::KeyOrTicket(_) if !headers.contains_key(AUTHORIZATION) => {
-            ticket(app, request, now_ms)
+            ticket(app, request, now)
         }
         AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => bearer
             .filter(|token| !token.starts_with(OPERATOR_PREFIX))
-            .and_then(|secret| app.system.identity.authenticate(secret, now_ms))
+            .and_then(|secret| app.system.identity.authenticate(secret, now))
             .map(Credential::Key),
     };
     if let Some(credential) = found {
         return Ok(credential);
     }
-    if let Some(seconds) = app.system.addresses.blocked(address, Timestamp(now_ms)) {
+    if let Some(seconds) = app.system.addresses.blocked(address, now) {
         return Err(Problem::rate_limited(
             "too many failed authentications from this address",
             seconds,
         ));
     }
-    app.system.addresses.take(address, Timestamp(now_ms));
+    app.system.addresses.take(address, now);
     Err(Problem::new(
         Kind::Unauthorized,
         "the credential is missing, malformed, unknown, expired or revoked",
@@ -90,13 +90,13 @@ pub(super) fn identify(
 }
 
 /// Whose ticket stands in the query.
-fn ticket(app: &AppState, request: &HttpRequest, now_ms: i64) -> Option<Credential> {
+fn ticket(app: &AppState, request: &HttpRequest, now: Timestamp) -> Option<Credential> {
     let text = request
         .query_string()
         .split('&')
         .find_map(|pair| pair.strip_prefix("ticket="))?;
-    let ticket = app.system.tickets.look(text, now_ms)?;
-    let principal = app.system.identity.bearer(&ticket.secret, now_ms)?;
+    let ticket = app.system.tickets.look(text, now)?;
+    let principal = app.system.identity.bearer(&ticket.secret, now)?;
     Some(Credential::Ticket(principal, ticket.user))
 }
 

@@ -206,6 +206,7 @@ mod tests {
     use colloquy_model::id::{ConversationId, ConversationKind};
 
     use super::*;
+    use colloquy_model::time::Timestamp;
 
     #[derive(Debug, PartialEq, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn parameters_are_read_by_name() {
-        let id = ConversationId::new(1);
+        let id = ConversationId::new(Timestamp(1));
         let read: Example =
             parse(&format!("status=active&limit=5&email=a%40b+c&after={id}")).unwrap();
         let email = Some("a@b c".to_owned());

@@ -306,7 +306,7 @@ impl Listener {
             secrets: &self.secrets,
             event: id,
             body: &body,
-            now_ms: sent_at.0,
+            now: sent_at,
             attempt: 1,
         };
         let headers = signature::headers(signing);

@@ -17,6 +17,7 @@ use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets};
 use crate::sequence::Sequence;
 use crate::supervision::KeptSettings;
+use crate::time::Timestamp;
 use crate::user::Role;
 
 /// One event of a commit, which becomes one row of the log.
@@ -179,7 +180,7 @@ pub enum Effect {
     /// A webhook endpoint that is no more.
     EndpointGone(WebhookId),
     /// A conversation sleeps until then.
-    Snoozed(i64),
+    Snoozed(Timestamp),
     /// How actors are supervised from now on.
     Supervision(Box<KeptSettings>),
 }
@@ -203,7 +204,7 @@ pub struct Commit {
     /// The user or key that did it, with the request and the address.
     pub actor: Actor,
     /// When, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
     /// Its events, in order; none: only an answer is kept.
     pub rows: Vec<NewRow>,
     /// What becomes of the entity's header, which lists show.
@@ -224,7 +225,7 @@ pub struct Commit {
 impl Commit {
     /// A command of this caller at this instant, on the entity as it is behind this sequence. As it
     /// stands it changes nothing.
-    pub fn new(subject: Subject, expected: Sequence, caller: Caller, at: i64) -> Self {
+    pub fn new(subject: Subject, expected: Sequence, caller: Caller, at: Timestamp) -> Self {
         let Caller { tenant, actor } = caller;
         Commit {
             subject,

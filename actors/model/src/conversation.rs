@@ -170,7 +170,7 @@ pub struct MessageCounts {
     /// Messages that software sent.
     pub system: u64,
     /// When the last message was sent.
-    pub last_message_at: Option<i64>,
+    pub last_message_at: Option<Timestamp>,
 }
 
 impl MessageCounts {
@@ -182,7 +182,7 @@ impl MessageCounts {
 
     /// The counts with one more message, which this sender sent at this instant.
     #[must_use]
-    pub fn plus(mut self, sender: SenderType, at: i64) -> Self {
+    pub fn plus(mut self, sender: SenderType, at: Timestamp) -> Self {
         match sender {
             SenderType::Customer => self.customer += 1,
             SenderType::Agent => self.agent += 1,
@@ -222,9 +222,9 @@ pub struct ConversationState {
     /// The metadata, as a JSON object in text.
     pub metadata: Box<str>,
     /// When it was closed.
-    pub closed_at: Option<i64>,
+    pub closed_at: Option<Timestamp>,
     /// Until when it sleeps; only a pending one does.
-    pub snoozed_until: Option<i64>,
+    pub snoozed_until: Option<Timestamp>,
     /// When it last came to need somebody: made, reopened or woken.
-    pub activated_at: i64,
+    pub activated_at: Timestamp,
 }

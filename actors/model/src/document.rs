@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::id::{UserId, VersionId};
+use crate::time::Timestamp;
 
 /// A document's header as a commit leaves it.
 #[derive(Debug)]
@@ -10,7 +11,7 @@ pub struct DocumentHeader {
     /// Whether it was in the bin before; none where it is new.
     pub was_deleted: Option<bool>,
     /// When what it shows changed last, in Unix milliseconds.
-    pub updated_at: i64,
+    pub updated_at: Timestamp,
     /// What lists are sorted and filtered by.
     pub listed: DocumentListed,
     /// JSON, as the entity reads it back.
@@ -56,7 +57,7 @@ pub struct DocumentListed {
     /// The owner.
     pub owner: Option<UserId>,
     /// When it was put into the bin.
-    pub deleted_at: Option<i64>,
+    pub deleted_at: Option<Timestamp>,
 }
 
 /// A version as a commit adds it.

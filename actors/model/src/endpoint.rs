@@ -7,6 +7,7 @@ use crate::conversation::{Channel, Priority};
 use crate::event::Event;
 use crate::event_kind::EventKind;
 use crate::id::WebhookId;
+use crate::time::Timestamp;
 
 /// An endpoint, as of one of its changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,15 +31,15 @@ pub struct Endpoint {
 pub struct SigningSecret {
     /// Its whole text, `whsec_` included.
     pub text: String,
-    /// The instant in Unix milliseconds at which it ends; none while it is the newest.
-    pub ends_at: Option<i64>,
+    /// The instant at which it ends; none while it is the newest.
+    pub ends_at: Option<Timestamp>,
 }
 
 impl SigningSecret {
-    /// Whether it signs at this instant, in Unix milliseconds.
+    /// Whether it signs at this instant.
     #[must_use]
-    pub fn signs_at(&self, now_ms: i64) -> bool {
-        self.ends_at.is_none_or(|ends_at| now_ms < ends_at)
+    pub fn signs_at(&self, now: Timestamp) -> bool {
+        self.ends_at.is_none_or(|ends_at| now < ends_at)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Event {
     /// The kind of event.
     pub kind: EventKind,
     /// When, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
     /// What filters see: the conversation's channel as of this commit …
     pub channel: Option<Channel>,
     /// … its priority …
@@ -104,7 +104,7 @@ impl Event {
         let head = Head {
             id: self.id(),
             event: self.kind.word(),
-            created_at: Timestamp(self.at),
+            created_at: self.at,
             api_version: "1.0",
             seq: self.sequence,
         };
@@ -130,7 +130,7 @@ pub struct EventRow {
     pub entity: u64,
     pub sequence: Sequence,
     pub kind: EventKind,
-    pub at: i64,
+    pub at: Timestamp,
 }
 
 /// What event filters see of an event, as of its commit.

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::position::Position;
 use crate::sequence::Sequence;
+use crate::time::Timestamp;
 
 /// What stands before the underscore.
 pub trait Prefix: 'static {
@@ -68,30 +69,30 @@ const VARIANT: u128 = 0b10 << TAIL_BITS;
 impl<K: Prefix> Id<K> {
     /// A new identifier, larger than every one made before in this process.
     #[must_use]
-    pub fn new(now_ms: i64) -> Self {
-        Self::from_parts(next_number(now_ms), random_tail())
+    pub fn new(now: Timestamp) -> Self {
+        Self::from_parts(next_number(now), random_tail())
     }
 
     /// A new identifier that carries `ordinal`, the place of what it names in its document or
     /// conversation, in 32 of its random bits, so that it can be found by it.
     #[must_use]
-    pub fn with_ordinal(now_ms: i64, ordinal: u64) -> Self {
+    pub fn with_ordinal(now: Timestamp, ordinal: u64) -> Self {
         let tail = (random_tail() & !0xffff_ffff) | (ordinal & 0xffff_ffff);
-        Self::from_parts(next_number(now_ms), tail)
+        Self::from_parts(next_number(now), tail)
     }
 
     /// The identifier of what stands at this position, as [`Id::of_row`] makes it.
     #[must_use]
-    pub fn at_position(ms: i64, position: Position) -> Self {
-        Self::of_row(ms, position.0)
+    pub fn at_position(at: Timestamp, position: Position) -> Self {
+        Self::of_row(at, position.0)
     }
 
     /// An identifier of what the store gave a number, made of that and of its instant and nothing
     /// else: the same each time. These come in the order of their instants, and of their numbers
     /// within one.
     #[must_use]
-    pub fn of_row(ms: i64, number: i64) -> Self {
-        Self::from_parts(first_number_at(ms), u64::try_from(number).unwrap_or(0))
+    pub fn of_row(at: Timestamp, number: i64) -> Self {
+        Self::from_parts(first_number_at(at), u64::try_from(number).unwrap_or(0))
     }
 
     /// The number that [`Id::of_row`] put in.
@@ -136,18 +137,18 @@ impl<K: Prefix> Id<K> {
         self.tail() & 0xffff_ffff
     }
 
-    /// When it was made, in Unix milliseconds.
+    /// When it was made.
     #[must_use]
-    pub fn created_ms(self) -> i64 {
-        i64::try_from(self.0 >> 80).unwrap_or(i64::MAX)
+    pub fn created_at(self) -> Timestamp {
+        Timestamp(i64::try_from(self.0 >> 80).unwrap_or(i64::MAX))
     }
 }
 
 impl MessageId {
     /// A new identifier of the message whose own row has this sequence, which is its ordinal.
     #[must_use]
-    pub fn with_sequence(now_ms: i64, sequence: Sequence) -> Self {
-        Self::with_ordinal(now_ms, sequence.0)
+    pub fn with_sequence(now: Timestamp, sequence: Sequence) -> Self {
+        Self::with_ordinal(now, sequence.0)
     }
 
     /// The sequence of the message's own row.
@@ -157,10 +158,10 @@ impl MessageId {
     }
 }
 
-/// The lowest number that an identifier made at `ms` or later can have.
+/// The lowest number that an identifier made at `at` or later can have.
 #[must_use]
-pub fn first_number_at(ms: i64) -> u64 {
-    u64::try_from(ms).unwrap_or(0) << 12
+pub fn first_number_at(at: Timestamp) -> u64 {
+    u64::try_from(at.0).unwrap_or(0) << 12
 }
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -171,8 +172,8 @@ pub fn never_below(number: u64) {
     LAST_NUMBER.fetch_max(number, Memory::Relaxed);
 }
 
-fn next_number(now_ms: i64) -> u64 {
-    let floor = first_number_at(now_ms);
+fn next_number(now: Timestamp) -> u64 {
+    let floor = first_number_at(now);
     let step = |last: u64| Some((last + 1).max(floor));
     let before = LAST_NUMBER
         .fetch_update(Memory::Relaxed, Memory::Relaxed, step)
@@ -316,9 +317,12 @@ mod tests {
 
     #[test]
     fn an_identifier_reads_back_as_itself_and_nothing_else_does() {
-        let id = CustomerId::new(1_773_570_600_000);
+        let id = CustomerId::new(Timestamp(1_773_570_600_000));
         assert_eq!(id.to_string().parse(), Ok(id));
-        assert_eq!(id.created_ms(), 1_773_570_600_000.max(id.created_ms()));
+        assert_eq!(
+            id.created_at(),
+            Timestamp(1_773_570_600_000.max(id.created_at().0))
+        );
         for wrong in [
             id.to_string().to_uppercase(),
             id.to_string().replace("cus_", "conv_"),
@@ -335,7 +339,9 @@ mod tests {
 
     #[test]
     fn identifiers_increase_even_when_the_clock_stands_or_goes_back() {
-        let ids: Vec<MessageId> = [5_000, 5_000, 4_000, 5_001].map(MessageId::new).to_vec();
+        let ids: Vec<MessageId> = [5_000, 5_000, 4_000, 5_001]
+            .map(|at| MessageId::new(Timestamp(at)))
+            .to_vec();
         assert!(
             ids.is_sorted()
                 && ids
@@ -347,7 +353,7 @@ mod tests {
     #[test]
     fn a_message_carries_the_sequence_of_its_row() {
         assert_eq!(
-            MessageId::with_sequence(1, Sequence(77)).sequence(),
+            MessageId::with_sequence(Timestamp(1), Sequence(77)).sequence(),
             Sequence(77)
         );
     }

@@ -1,6 +1,7 @@
 //! Idempotency keys as data: how a key and its request are known, and a key that is reserved.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -180,5 +181,5 @@ impl Drop for Reservation {
     }
 }
 
-/// How long a key's answer is kept, in milliseconds.
-pub const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+/// How long a key's answer is kept.
+pub const KEPT_FOR: Duration = Duration::from_hours(24);

@@ -109,4 +109,4 @@ pub fn secret_hash(secret: &str) -> SecretHash {
 }
 
 /// A key's secrets, each with the end of its overlap.
-pub type Secrets = Vec<(SecretHash, Option<i64>)>;
+pub type Secrets = Vec<(SecretHash, Option<Timestamp>)>;

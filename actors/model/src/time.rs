@@ -9,7 +9,7 @@ use chrono::{DateTime, Datelike, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Unix time in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
@@ -19,11 +19,26 @@ impl Timestamp {
     /// Later than any instant that comes.
     pub const MAX: Timestamp = Timestamp(i64::MAX);
 
+    /// Earlier than any instant that was.
+    pub const MIN: Timestamp = Timestamp(i64::MIN);
+
     /// How long this instant comes after `earlier`; nothing where it does not.
     #[must_use]
     pub fn since(self, earlier: Timestamp) -> Duration {
         let ms = self.0.saturating_sub(earlier.0);
         Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+    }
+
+    /// How far apart the two instants are, whichever comes first.
+    #[must_use]
+    pub fn abs_diff(self, other: Timestamp) -> Duration {
+        Duration::from_millis(self.0.abs_diff(other.0))
+    }
+
+    /// The whole second that this instant falls into, in Unix time.
+    #[must_use]
+    pub fn unix_seconds(self) -> i64 {
+        self.0.div_euclid(1_000)
     }
 
     /// The instant that the wall clock shows; it may be set back.

@@ -34,7 +34,7 @@ impl Alarm {
 
     /// Lets it ring now.
     pub fn ring_now(&self) {
-        self.ring_by(Timestamp(0));
+        self.ring_by(Timestamp::EPOCH);
     }
 
     /// Forgets the time that was set. To be called before looking for what is due, so that a time

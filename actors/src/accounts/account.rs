@@ -229,7 +229,7 @@ impl RecordRequest<Account> for OpenAccount {
     ) -> Result<NewRecord<Account>, RecordError> {
         let OpenAccount { new, number } = self;
         let plan = new.plan.unwrap_or(Plan::Basic);
-        let made = Timestamp(context.id.created_ms());
+        let made = context.id.created_at();
         Ok(NewRecord::new(Account {
             account_id: context.id,
             number,
@@ -268,7 +268,7 @@ impl RecordRequest<Account> for ChangeAccount {
         if account == *held {
             return Ok(Outcome::Show);
         }
-        account.updated_at = Timestamp(context.now.max(held.updated_at.0));
+        account.updated_at = context.now.max(held.updated_at);
         Ok(Outcome::Put(account, Vec::new()))
     }
 }

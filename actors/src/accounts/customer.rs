@@ -96,7 +96,7 @@ impl RecordRequest<Customer> for CreateCustomer {
         self,
         context: &CommandContext<Customer>,
     ) -> Result<NewRecord<Customer>, RecordError> {
-        let made = Timestamp(context.id.created_ms());
+        let made = context.id.created_at();
         Ok(NewRecord::new(CustomerView {
             customer_id: context.id,
             name: self.name.into_string(),
@@ -132,7 +132,7 @@ impl RecordRequest<Customer> for ChangeCustomer {
         if customer == *held {
             return Ok(Outcome::Show);
         }
-        customer.updated_at = Timestamp(context.now.max(held.updated_at.0));
+        customer.updated_at = context.now.max(held.updated_at);
         Ok(Outcome::Put(customer, Vec::new()))
     }
 }

@@ -14,6 +14,7 @@ use colloquy_model::account::AccountView;
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::id::{AccountId, KeyId, UserId};
 use colloquy_model::key::{KeyType, KeyView, SecretHash, Secrets, secret_hash};
+use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 
 /// A key as requests meet it.
@@ -46,7 +47,7 @@ pub struct Principal {
     /// The secret that was shown, as it is known.
     pub secret: SecretHash,
     /// When the secret or its key ends by itself, in Unix milliseconds.
-    pub ends_ms: Option<i64>,
+    pub ends_at: Option<Timestamp>,
 }
 
 impl Principal {
@@ -64,7 +65,7 @@ impl Principal {
 
 #[derive(Debug, Default)]
 struct Tables {
-    secrets: HashMap<SecretHash, (KeyId, Option<i64>)>,
+    secrets: HashMap<SecretHash, (KeyId, Option<Timestamp>)>,
     keys: HashMap<KeyId, (Arc<KnownKey>, Secrets)>,
     /// The accounts of keys whose records can't be read: these let nobody in.
     unreadable_keys: HashMap<KeyId, u32>,
@@ -86,13 +87,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Who bears this secret at `now_ms`; none where it is unknown, expired or revoked. Looked up
+    /// Who bears this secret at `now`; none where it is unknown, expired or revoked. Looked up
     /// by a hash of 256 random bits, so the time that it takes tells nothing.
     #[must_use]
-    pub fn authenticate(&self, secret: &str, now_ms: i64) -> Option<Principal> {
-        let principal = self.bearer(&secret_hash(secret), now_ms)?;
+    pub fn authenticate(&self, secret: &str, now: Timestamp) -> Option<Principal> {
+        let principal = self.bearer(&secret_hash(secret), now)?;
         let key = &principal.key;
-        let minute = now_ms - now_ms.rem_euclid(60_000);
+        let minute = now.0 - now.0.rem_euclid(60_000);
         if key.last_used_ms.load(Ordering::Relaxed) != minute {
             key.last_used_ms.store(minute, Ordering::Relaxed);
             self.used.lock().insert(key.view.key_id);
@@ -102,13 +103,13 @@ impl Identity {
 
     /// The same by the secret's hash, for who has shown it before; it does not count as a use.
     #[must_use]
-    pub fn bearer(&self, secret: &SecretHash, now_ms: i64) -> Option<Principal> {
+    pub fn bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
         let tables = self.tables.read();
         let (key, until) = tables.secrets.get(secret)?;
         let (key, _) = tables.keys.get(key)?;
-        let expires = key.view.expires_at.map(|at| at.0);
-        let ends_ms = until.iter().chain(&expires).min().copied();
-        if ends_ms.is_some_and(|at| at <= now_ms) || key.view.revoked_at.is_some() {
+        let expires = key.view.expires_at;
+        let ends_at = until.iter().chain(&expires).min().copied();
+        if ends_at.is_some_and(|at| at <= now) || key.view.revoked_at.is_some() {
             return None;
         }
         let account = tables.accounts.get(&key.view.account_id)?;
@@ -116,7 +117,7 @@ impl Identity {
             key: Arc::clone(key),
             account: Arc::clone(account),
             secret: *secret,
-            ends_ms,
+            ends_at,
         })
     }
 
@@ -231,7 +232,10 @@ impl Identity {
         let used = std::mem::take(&mut *self.used.lock());
         let last = |key: KeyId| {
             let at = self.key(key)?.last_used_ms.load(Ordering::Relaxed);
-            Some(KeyUse { key, at })
+            Some(KeyUse {
+                key,
+                at: Timestamp(at),
+            })
         };
         used.into_iter().filter_map(last).collect()
     }

@@ -1,5 +1,7 @@
 //! A key: a secret with which an account's software calls, and what that secret may do.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ use colloquy_model::key::{KeyType, KeyView, Permission, Secrets, secret_hash};
 use colloquy_model::present::present;
 use colloquy_model::secret;
 use colloquy_model::text::{Name, Text};
-use colloquy_model::time::Timestamp;
+use colloquy_model::time::{Timestamp, unix_ms};
 
 /// Makes a key.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -108,7 +110,8 @@ pub struct KeepAnswer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct StoredSecret {
     hash: String,
-    until: Option<i64>,
+    #[serde(with = "unix_ms::option", default)]
+    until: Option<Timestamp>,
 }
 
 /// A key as it is stored.
@@ -184,7 +187,7 @@ impl RecordRequest<Key> for IssueKey {
 
     fn decide_vacant(self, context: &CommandContext<Key>) -> Result<NewRecord<Key>, RecordError> {
         let IssueKey { new, account } = self;
-        if new.expires_at.is_some_and(|at| at.0 <= context.now) {
+        if new.expires_at.is_some_and(|at| at <= context.now) {
             return Err(RecordError::Invalid(Invalid::new(
                 "expires_at",
                 "must be in the future",
@@ -203,7 +206,7 @@ impl RecordRequest<Key> for IssueKey {
                 expires_at: new.expires_at,
                 user_id: new.user_id,
                 require_signature: false,
-                created_at: Timestamp(context.id.created_ms()),
+                created_at: context.id.created_at(),
                 last_used_at: None,
                 revoked_at: None,
                 key: None,
@@ -262,7 +265,7 @@ impl RecordRequest<Key> for RevokeKey {
             return Ok(Outcome::NoContent);
         }
         let mut key = held.clone();
-        key.view.revoked_at = Some(Timestamp(context.now));
+        key.view.revoked_at = Some(context.now);
         Ok(Outcome::PutWithoutContent(key))
     }
 }
@@ -289,7 +292,7 @@ impl RecordRequest<Key> for RotateKey {
         let mut key = held.clone();
         key.secrets.truncate(if overlap == 0 { 0 } else { 1 });
         for old in &mut key.secrets {
-            old.until = Some(context.now.saturating_add(i64::from(overlap) * 1000));
+            old.until = Some(context.now + Duration::from_secs(overlap.into()));
         }
         let secret = key.new_secret();
         Ok(Outcome::PutSecret(key, secret))

@@ -152,7 +152,7 @@ pub struct CommandContext<R: RecordSpec> {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// When, in Unix milliseconds.
-    pub now: i64,
+    pub now: Timestamp,
 }
 
 /// How an answer shows a secret.
@@ -262,7 +262,7 @@ impl<R: RecordSpec> Record<R> {
     fn judge<Q: RecordRequest<R>>(
         &self,
         command: RecordCommand<Q>,
-        now: i64,
+        now: Timestamp,
     ) -> Result<Decision<Self, Answer>, RecordError> {
         let RecordCommand {
             meta,
@@ -567,7 +567,7 @@ impl<R: RecordSpec, Q: RecordRequest<R>> Command<Record<R>> for RecordCommand<Q>
         _: Option<NoLookup>,
         now: Timestamp,
     ) -> Decision<Record<R>, Q::Reply> {
-        let decided = record.judge(self, now.0);
+        let decided = record.judge(self, now);
         let decision = decided.unwrap_or_else(Decision::Refuse);
         decision.map(Q::Reply::of)
     }

@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+use std::time::Duration;
+
 use colloquy_model::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ struct Play<R: RecordSpec> {
     record: Record<R>,
     caller: Caller,
     identity: Arc<Identity>,
-    now: i64,
+    now: Timestamp,
 }
 
 /// What a command came to: the answer, and what was committed.
@@ -41,10 +43,10 @@ impl<R: RecordSpec> Play<R> {
             actor: Actor::server("a test"),
         };
         Play {
-            record: Record::vacant(Id::new(1)),
+            record: Record::vacant(Id::new(Timestamp(1))),
             caller,
             identity: Arc::default(),
-            now: 1_000_000,
+            now: Timestamp(1_000_000),
         }
     }
 
@@ -56,7 +58,7 @@ impl<R: RecordSpec> Play<R> {
         };
         let (before, etag) = (self.record.sequence, self.record.sequence.to_string());
         let json = |body: &Bytes| serde_json::from_slice(body).unwrap_or(Value::Null);
-        match command.decide(&self.record, None, Timestamp(self.now)) {
+        match command.decide(&self.record, None, self.now) {
             Decision::Refuse(refusal) => Err(refusal),
             Decision::Answer(reply) => {
                 assert!(reply.etag.is_none_or(|shown| shown == etag));
@@ -138,19 +140,19 @@ proptest! {
         let (mut play, first) = key();
         let mut secrets = vec![(first, None)];
         for (overlap, passes) in turns {
-            play.now += passes;
+            play.now.0 += passes;
             let rotate: RotateKey = from(json!({"overlap_seconds": overlap}));
             let (shown, commit) = play.ask(rotate).unwrap();
             let secret = shown.get("key").unwrap().as_str().unwrap().to_owned();
             hides(&commit.unwrap(), &secret);
             for (_, until) in &mut secrets {
                 *until = match until {
-                    None => Some(play.now + i64::from(overlap) * 1000),
-                    Some(_) => Some(0),
+                    None => Some(play.now + Duration::from_secs(overlap.into())),
+                    Some(_) => Some(Timestamp(0)),
                 };
             }
             secrets.push((secret, None));
-            for at in [play.now, play.now + 50_000, play.now + 100_000] {
+            for at in [0, 50, 100].map(|seconds| play.now + Duration::from_secs(seconds)) {
                 for (secret, until) in &secrets {
                     let holds = play.identity.authenticate(secret, at).is_some();
                     prop_assert_eq!(holds, until.is_none_or(|until| at < until));
@@ -229,7 +231,7 @@ proptest! {
             fields.extend(external.map(|id| ("external_id".to_owned(), json!(id))));
             let mut wanted = shown.clone();
             wanted.as_object_mut().unwrap().extend(fields.clone());
-            play.now += 1;
+            play.now.0 += 1;
             let (after, commit) = play.ask(from::<ChangeCustomer>(change)).unwrap();
             prop_assert_eq!(commit.is_none(), wanted == shown, "a change and an event, or neither");
             wanted["updated_at"] = after["updated_at"].clone();

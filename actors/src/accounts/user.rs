@@ -15,7 +15,6 @@ use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
 use colloquy_model::present::present;
 use colloquy_model::text::{Email, Name, Text};
-use colloquy_model::time::Timestamp;
 use colloquy_model::user::{Role, UserView};
 
 /// Makes a user.
@@ -59,7 +58,7 @@ impl RecordRequest<User> for CreateUser {
     }
 
     fn decide_vacant(self, context: &CommandContext<User>) -> Result<NewRecord<User>, RecordError> {
-        let made = Timestamp(context.id.created_ms());
+        let made = context.id.created_at();
         Ok(NewRecord::new(UserView {
             user_id: context.id,
             name: self.name.into_string(),
@@ -86,7 +85,7 @@ impl RecordRequest<User> for ChangeUser {
         if user == *held {
             return Ok(Outcome::Show);
         }
-        user.updated_at = Timestamp(context.now.max(held.updated_at.0));
+        user.updated_at = context.now.max(held.updated_at);
         Ok(Outcome::Put(user, Vec::new()))
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct DecisionContext {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewIds {
     /// From a time in Unix milliseconds and the sequence of the message's event.
-    pub(super) message: fn(i64, Sequence) -> MessageId,
+    pub(super) message: fn(Timestamp, Sequence) -> MessageId,
 }
 
 impl NewIds {

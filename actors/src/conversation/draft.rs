@@ -66,7 +66,7 @@ impl Draft {
     /// A draft without an event, on top of a conversation that is there.
     pub(super) fn new(live: Live, context: &CommandContext) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = context.now.0.max(live.updated_at);
+        let at = context.now.max(live.updated_at);
         Draft {
             expected: live.sequence,
             ids: context.ids,
@@ -153,7 +153,7 @@ impl Draft {
             sender_type: new.sender_type,
             sender_id: new.sender_id,
             metadata: new.metadata,
-            sent_at: Timestamp(at),
+            sent_at: at,
             edited_at: None,
             redacted: false,
         });
@@ -326,7 +326,7 @@ fn changes(before: &ConversationState, after: &ConversationState) -> Map<String,
             changes.insert(field.to_owned(), json!({ "from": from, "to": to }));
         }
     };
-    let time = |at: Option<i64>| json!(at.map(Timestamp));
+    let time = |at: Option<Timestamp>| json!(at);
     let metadata =
         |state: &ConversationState| serde_json::from_str(&state.metadata).unwrap_or(Value::Null);
     differ(

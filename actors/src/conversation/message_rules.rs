@@ -13,7 +13,6 @@ use colloquy_model::conversation::{MessageType, SenderId, SenderType, Status};
 use colloquy_model::id::{CustomerId, MessageId, UserId};
 use colloquy_model::json::bytes;
 use colloquy_model::text::is_https_url;
-use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
 impl ConversationRequest for SendMessage {
@@ -85,7 +84,7 @@ impl ConversationRequest for ReviseMessage {
             return Err(ConversationError::TooManyEdits(edits_max));
         }
         let mut draft = Draft::new(live.clone(), &context);
-        after.edited_at = Some(Timestamp(draft.live.updated_at));
+        after.edited_at = Some(draft.live.updated_at);
         let body = draft.edited(&after, held.sequence);
         let etag = Some(live.sequence.next().to_string());
         Ok(draft.commit(context, Vec::new(), Answer::ok(etag, body)))

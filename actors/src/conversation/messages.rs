@@ -9,6 +9,7 @@
 //! without one, closing, reopening and redacting may be repeated freely, sending may not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -168,8 +169,8 @@ pub struct EndSnooze;
 /// Closes a conversation in which nothing has happened for so long; asked by the server itself.
 #[derive(Debug)]
 pub struct CloseIdle {
-    /// For how long nothing must have happened, in milliseconds.
-    pub after_ms: i64,
+    /// For how long nothing must have happened.
+    pub after: Duration,
 }
 
 /// A customer as a conversation shows it.

@@ -102,7 +102,7 @@ impl Conversations {
             id: new.customer_id,
         };
         let customer = self.customer(meta.caller.tenant, named).await?;
-        let id = ConversationId::new(Timestamp::now().0);
+        let id = ConversationId::new(Timestamp::now());
         self.ask(id, meta, StartConversation { new, customer })
             .await
     }
@@ -182,8 +182,8 @@ impl Conversations {
             priority: query.priority,
             customer: query.customer,
             assignee: query.assignee,
-            created_after: query.created_after.map(|at| at.0),
-            created_before: query.created_before.map(|at| at.0),
+            created_after: query.created_after,
+            created_before: query.created_before,
         };
         if let Some(customer) = query.customer {
             let named = CustomerParameter {
@@ -346,11 +346,11 @@ impl Shown<'_> {
             assignee_id: self.assignee,
             metadata: stored_json(&state.metadata),
             message_count: *messages,
-            last_message_at: last_message_at.map(Timestamp),
-            snoozed_until: state.snoozed_until.map(Timestamp),
-            created_at: Timestamp(id.created_ms()),
-            updated_at: Timestamp(*updated_at),
-            closed_at: state.closed_at.map(Timestamp),
+            last_message_at: *last_message_at,
+            snoozed_until: state.snoozed_until,
+            created_at: id.created_at(),
+            updated_at: *updated_at,
+            closed_at: state.closed_at,
         }
     }
 }

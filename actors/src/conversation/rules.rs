@@ -19,6 +19,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{ConversationId, CustomerId, MessageId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
 /// A request that a conversation takes: the type of its reply, and its rule.
@@ -100,7 +101,7 @@ impl ConversationRequest for StartConversation {
 
     fn decide_vacant(self, id: ConversationId, context: CommandContext) -> Decided<Answer> {
         let StartConversation { new, customer } = self;
-        let created_at = id.created_ms();
+        let created_at = id.created_at();
         let state = ConversationState {
             customer: customer.id,
             status: Status::Active,
@@ -166,7 +167,7 @@ impl ConversationRequest for ChangeConversation {
             after.status = lead(live.state.status, to)?;
         }
         if let Some(until) = self.snoozed_until {
-            snooze(&mut after, until.map(|at| at.0), self.status)?;
+            snooze(&mut after, until, self.status)?;
         }
         after.priority = self.priority.unwrap_or(after.priority);
         after.channel = self.channel.unwrap_or(after.channel);
@@ -247,7 +248,7 @@ impl ConversationRequest for EndSnooze {
         let mut after = live.state.clone();
         if after
             .snoozed_until
-            .is_some_and(|until| until <= context.now.0)
+            .is_some_and(|until| until <= context.now)
         {
             after.status = Status::Active;
         }
@@ -264,8 +265,8 @@ impl ConversationRequest for CloseIdle {
         let active_at = live
             .state
             .activated_at
-            .max(live.counts.last_message_at.unwrap_or(0));
-        let is_idle = active_at.saturating_add(self.after_ms) <= context.now.0;
+            .max(live.counts.last_message_at.unwrap_or(Timestamp::EPOCH));
+        let is_idle = active_at + self.after <= context.now;
         if after.snoozed_until.is_none() && is_idle {
             after.status = Status::Closed;
         }
@@ -333,7 +334,7 @@ fn lead(from: Status, to: Status) -> Result<Status, ConversationError> {
 /// Sets or ends the snooze. Ended without a word on the status, it leads to active.
 fn snooze(
     after: &mut ConversationState,
-    until: Option<i64>,
+    until: Option<Timestamp>,
     status: Option<Status>,
 ) -> Result<(), ConversationError> {
     if until.is_some() && after.status != Status::Pending {

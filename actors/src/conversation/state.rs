@@ -30,7 +30,7 @@ pub struct Live {
     pub(super) state: ConversationState,
     pub(super) customer: Arc<CustomerName>,
     pub(super) sequence: Sequence,
-    pub(super) updated_at: i64,
+    pub(super) updated_at: Timestamp,
     pub(super) counts: MessageCounts,
 }
 
@@ -90,11 +90,11 @@ impl Live {
             assignee_id: assignee,
             metadata: stored_json(&self.state.metadata),
             message_count: self.counts.total(),
-            last_message_at: self.counts.last_message_at.map(Timestamp),
-            snoozed_until: self.state.snoozed_until.map(Timestamp),
-            created_at: Timestamp(self.id.created_ms()),
-            updated_at: Timestamp(self.updated_at),
-            closed_at: self.state.closed_at.map(Timestamp),
+            last_message_at: self.counts.last_message_at,
+            snoozed_until: self.state.snoozed_until,
+            created_at: self.id.created_at(),
+            updated_at: self.updated_at,
+            closed_at: self.state.closed_at,
         }
     }
 

@@ -100,11 +100,15 @@ fn the_account_is_owner_of_all_and_visibility_opens_to_the_account_only() {
 fn a_link_gives_its_role_while_links_are_allowed_and_never_ownership() {
     let mut set = shared();
     let roles = [Viewer, Commenter, Editor, Owner]
-        .map(|role| role_of(Requester::Link(role, ShareId::new(1)), &set).unwrap());
+        .map(|role| role_of(Requester::Link(role, ShareId::new(Timestamp(1))), &set).unwrap());
     assert_eq!(roles, [Viewer, Commenter, Editor, Editor]);
     set.link_sharing = false;
     assert_eq!(
-        allow(Action::Read, Requester::Link(Editor, ShareId::new(1)), &set),
+        allow(
+            Action::Read,
+            Requester::Link(Editor, ShareId::new(Timestamp(1))),
+            &set
+        ),
         Err(Denied::NotFound)
     );
 }
@@ -119,7 +123,7 @@ fn a_comment_is_its_authors_own() {
     assert!(!is_own_comment(Requester::User(user(1)), Some(user(2))));
     assert!(!is_own_comment(Requester::Account(None), None));
     assert!(!is_own_comment(
-        Requester::Link(Editor, ShareId::new(1)),
+        Requester::Link(Editor, ShareId::new(Timestamp(1))),
         None
     ));
 }

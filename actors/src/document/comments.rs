@@ -386,7 +386,7 @@ mod tests {
         static IDS: OnceLock<Vec<VersionId>> = OnceLock::new();
         let ids = IDS.get_or_init(|| {
             (0..64)
-                .map(|number| VersionId::with_ordinal(1_000_000, number))
+                .map(|number| VersionId::with_ordinal(Timestamp(1_000_000), number))
                 .collect()
         });
         *ids.get(usize::try_from(number).unwrap()).unwrap()
@@ -394,7 +394,7 @@ mod tests {
 
     fn comment(number: u64) -> Comment {
         Comment {
-            id: CommentId::with_ordinal(1_000_000, number),
+            id: CommentId::with_ordinal(Timestamp(1_000_000), number),
             body: format!("words of {number}"),
             author: None,
             resolved: false,
@@ -438,7 +438,7 @@ mod tests {
 
         fn restored(&self, head: u64) -> Comments {
             Comments::restored(
-                DocumentId::new(1),
+                DocumentId::new(Timestamp(1)),
                 &self.rows,
                 self.anchors.as_deref(),
                 version(head),
@@ -548,7 +548,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = Comments::restored(DocumentId::new(1), &[], Some(&bytes), version(1));
+            let _ = Comments::restored(DocumentId::new(Timestamp(1)), &[], Some(&bytes), version(1));
         }
     }
 }

@@ -29,11 +29,11 @@ pub(super) struct DecisionContext {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewIds {
     /// From a time in Unix milliseconds and the version's number.
-    pub(super) version: fn(i64, u64) -> VersionId,
+    pub(super) version: fn(Timestamp, u64) -> VersionId,
     /// From a time in Unix milliseconds and the comment's number.
-    pub(super) comment: fn(i64, u64) -> CommentId,
+    pub(super) comment: fn(Timestamp, u64) -> CommentId,
     /// From a time in Unix milliseconds.
-    pub(super) share: fn(i64) -> ShareId,
+    pub(super) share: fn(Timestamp) -> ShareId,
 }
 
 impl NewIds {

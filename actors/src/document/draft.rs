@@ -25,6 +25,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, ShareId};
 use colloquy_model::json::text;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// What is known of a new version beside its content.
 #[derive(Default)]
@@ -116,7 +117,7 @@ struct EventData<'a> {
 pub(super) struct Draft {
     expected: Sequence,
     /// When the change happens, in Unix milliseconds.
-    pub(super) at: i64,
+    pub(super) at: Timestamp,
     through: Option<ShareId>,
     pub(super) live: Live,
     was_deleted: Option<bool>,
@@ -133,7 +134,7 @@ impl Draft {
     /// Starts a commit on the state as it is.
     pub(super) fn new(live: &Live, context: &CommandContext) -> Self {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = context.now.0.max(live.facts.last_at);
+        let at = context.now.max(live.facts.last_at);
         let live = live.clone();
         let is_new = live.is_blank();
         let expected = live.sequence;

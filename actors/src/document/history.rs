@@ -18,7 +18,6 @@ use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Tenant;
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_model::page::{Page, Paging};
-use colloquy_model::time::Timestamp;
 use colloquy_runtime::offload::Effort;
 use colloquy_runtime::{AskError, LoadError};
 use serde::Serialize;
@@ -266,7 +265,7 @@ fn version_view(
         parents,
         message: version.message.as_deref(),
         author: version.author,
-        created_at: Timestamp(version.at),
+        created_at: version.at,
     }
 }
 

@@ -137,7 +137,7 @@ impl Documents {
                 .map(|role| role as i64),
             owner: query.owner,
             content_type: query.content_type.map(ContentType::code),
-            updated_after: query.updated_after.map(|at| at.0),
+            updated_after: query.updated_after,
             deleted: query.deleted,
             // An account-level caller is owner of everything: with another role there is nothing.
             among: nobody.then(|| Arc::from([])),
@@ -298,8 +298,8 @@ impl Documents {
             document: Document::subject(id),
             action,
             actor: actor.map(ActivityActor::subject),
-            since: since.map(|at| at.0),
-            until: until.map(|at| at.0),
+            since,
+            until,
             paging,
         };
         let found = self.store.activity(query).await.map_err(in_a_list)?;
@@ -307,7 +307,7 @@ impl Documents {
             let id = ActivityId::at_position(row.at, row.position);
             let (version, details) = details(&row.payload, role)
                 .map_err(|error| Unreadable::found(format_args!("{id}: an event's data"), error))?;
-            let (action, actor, at) = (row.kind.word(), row.actor.clone(), Timestamp(row.at));
+            let (action, actor, at) = (row.kind.word(), row.actor.clone(), row.at);
             Ok(ActivityView {
                 id,
                 action,

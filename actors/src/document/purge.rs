@@ -45,9 +45,7 @@ impl Documents {
 
 /// Erases the documents that are overdue. Gives whether none of them is left.
 async fn empty(documents: &Documents, keep: Duration) -> bool {
-    let before = Timestamp::now()
-        .0
-        .saturating_sub(i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
+    let before = Timestamp::now() - keep;
     let mut well = true;
     while well {
         let Ok(overdue) = documents.store.overdue_documents(before, PAGE).await else {
@@ -64,7 +62,7 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
             };
             let meta = CommandMeta::new(caller, Requester::Account(None));
             let purge = PurgeDocument {
-                binned_before: Timestamp(before),
+                binned_before: before,
             };
             well &= documents.ask(id, meta, purge).await.is_ok();
         }

@@ -67,7 +67,7 @@ impl Documents {
     /// # Errors
     /// Its refusal, or why it could not be asked.
     pub async fn create(&self, meta: CommandMeta, new: CreateDocument) -> Result<Answer, Failure> {
-        let id = DocumentId::new(Timestamp::now().0);
+        let id = DocumentId::new(Timestamp::now());
         let content = new.content.as_ref();
         let content = content.map_or_else(|| Arc::from(""), DocumentContent::shared);
         let tenant = meta.caller.tenant;

@@ -184,19 +184,19 @@ impl Documents {
             .ok_or(LinkError::NoPassword)?
             .to_owned();
         self.tries
-            .look(share, Timestamp::now().0)
+            .look(share, Timestamp::now())
             .map_err(LinkError::TooManyTries)?;
         let place = self.hash_permit(tenant, share.bits()).await?;
         // Again: of one link one is hashed at a time, and those before it may have been wrong.
         self.tries
-            .look(share, Timestamp::now().0)
+            .look(share, Timestamp::now())
             .map_err(LinkError::TooManyTries)?;
         let tries = Arc::clone(&self.tries);
         let checked = offload::run_on_batch_cores(place, move || {
             let fits = password_fits(&given, &wanted);
             if !fits {
                 // Here, before the place is given back, and whether the caller still waits or not.
-                tries.was_wrong(share, Timestamp::now().0);
+                tries.was_wrong(share, Timestamp::now());
             }
             fits
         });

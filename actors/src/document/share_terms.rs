@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::time::Duration;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -197,7 +198,7 @@ pub fn password_fits(password: &str, hash: &str) -> bool {
 
 /// Tries that a link gets in any minute.
 pub const TRIES_PER_MINUTE: usize = 10;
-const WINDOW_MS: i64 = 60_000;
+const WINDOW: Duration = Duration::from_mins(1);
 /// Links whose tries are remembered: about 2 MB. Only a link that has a password and is being tried
 /// is one of them.
 const LINKS_MAX: usize = 10_000;
@@ -215,7 +216,7 @@ pub struct TooManyTries {
 /// begins afresh.
 #[derive(Debug)]
 pub struct PasswordTries<K> {
-    links: Mutex<HashMap<K, VecDeque<i64>>>,
+    links: Mutex<HashMap<K, VecDeque<Timestamp>>>,
     links_max: usize,
 }
 
@@ -233,49 +234,47 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
     ///
     /// # Errors
     /// [`TooManyTries`]: it must not be.
-    pub fn look(&self, link: K, now_ms: i64) -> Result<(), TooManyTries> {
+    pub fn look(&self, link: K, now: Timestamp) -> Result<(), TooManyTries> {
         self.links
             .lock()
             .get_mut(&link)
-            .map_or(Ok(()), |tries| let_in(tries, now_ms))
+            .map_or(Ok(()), |tries| let_in(tries, now))
     }
 
     /// Counts a wrong password.
-    pub fn was_wrong(&self, link: K, now_ms: i64) {
+    pub fn was_wrong(&self, link: K, now: Timestamp) {
         let mut links = self.links.lock();
         if !links.contains_key(&link) && links.len() >= self.links_max {
-            forget_some(&mut links, now_ms);
+            forget_some(&mut links, now);
         }
-        links.entry(link).or_default().push_back(now_ms);
+        links.entry(link).or_default().push_back(now);
     }
 }
 
 /// Forgets the tries whose minute is over, then tells whether one more is let in.
-fn let_in(tries: &mut VecDeque<i64>, now_ms: i64) -> Result<(), TooManyTries> {
+fn let_in(tries: &mut VecDeque<Timestamp>, now: Timestamp) -> Result<(), TooManyTries> {
     // What lies in the future was counted before the clock was set back: it must not lock the link
     // for longer.
-    tries.retain(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs());
+    tries.retain(|at| now.abs_diff(*at) < WINDOW);
     if tries.len() < TRIES_PER_MINUTE {
         return Ok(());
     }
-    let oldest = tries.front().copied().unwrap_or(now_ms);
-    let wait_ms = oldest
-        .saturating_add(WINDOW_MS)
-        .saturating_sub(now_ms)
-        .max(1);
+    let oldest = tries.front().copied().unwrap_or(now);
+    let wait = (oldest + WINDOW).since(now);
     Err(TooManyTries {
-        retry_after_seconds: wait_ms.unsigned_abs().div_ceil(1_000),
+        retry_after_seconds: wait
+            .as_millis()
+            .div_ceil(1_000)
+            .try_into()
+            .unwrap_or(u64::MAX)
+            .max(1),
     })
 }
 
 /// Makes room: first those whose minute is over, else the one that was tried the longest ago.
-fn forget_some<K: Copy + Eq + Hash>(links: &mut HashMap<K, VecDeque<i64>>, now_ms: i64) {
+fn forget_some<K: Copy + Eq + Hash>(links: &mut HashMap<K, VecDeque<Timestamp>>, now: Timestamp) {
     let before = links.len();
-    links.retain(|_, tries| {
-        tries
-            .back()
-            .is_some_and(|at| now_ms.abs_diff(*at) < WINDOW_MS.unsigned_abs())
-    });
+    links.retain(|_, tries| tries.back().is_some_and(|at| now.abs_diff(*at) < WINDOW));
     if links.len() == before
         && let Some(oldest) = links
             .iter()
@@ -295,10 +294,14 @@ mod tests {
 
     use super::*;
 
-    fn terms(expires_at: Option<i64>, max_uses: Option<u64>, password: Option<&str>) -> ShareTerms {
+    fn terms(
+        expires_at: Option<Timestamp>,
+        max_uses: Option<u64>,
+        password: Option<&str>,
+    ) -> ShareTerms {
         let wanted = ShareWanted {
             role: None,
-            expires_at: expires_at.map(Timestamp),
+            expires_at,
             max_uses,
         };
         ShareTerms::new([0; 32], wanted, password.map(str::to_owned), Timestamp(0)).unwrap()
@@ -331,11 +334,11 @@ mod tests {
             Opening::Open
         );
         assert_eq!(
-            terms(Some(10), None, None).opening(Timestamp(9)),
+            terms(Some(Timestamp(10)), None, None).opening(Timestamp(9)),
             Opening::Open
         );
         assert_eq!(
-            terms(Some(10), None, None).opening(Timestamp(10)),
+            terms(Some(Timestamp(10)), None, None).opening(Timestamp(10)),
             Opening::Gone
         );
         let mut twice = terms(None, Some(2), None);
@@ -348,7 +351,7 @@ mod tests {
             Opening::WithPassword
         );
         assert_eq!(
-            terms(Some(1), None, Some("hash")).opening(Timestamp(1)),
+            terms(Some(Timestamp(1)), None, Some("hash")).opening(Timestamp(1)),
             Opening::Gone
         );
     }
@@ -412,20 +415,20 @@ mod tests {
     fn the_eleventh_password_in_a_minute_is_not_looked_at_where_ten_were_wrong() {
         let tries = PasswordTries::default();
         for second in 0..10 {
-            assert_eq!(tries.look(1, second * 1_000), Ok(()));
-            tries.was_wrong(1, second * 1_000);
+            assert_eq!(tries.look(1, Timestamp(second * 1_000)), Ok(()));
+            tries.was_wrong(1, Timestamp(second * 1_000));
         }
         assert_eq!(
-            tries.look(1, 10_000),
+            tries.look(1, Timestamp(10_000)),
             Err(TooManyTries {
                 retry_after_seconds: 50
             })
         );
-        assert_eq!(tries.look(2, 10_000), Ok(()));
-        assert_eq!(tries.look(1, 60_000), Ok(()));
-        tries.was_wrong(1, 60_000);
+        assert_eq!(tries.look(2, Timestamp(10_000)), Ok(()));
+        assert_eq!(tries.look(1, Timestamp(60_000)), Ok(()));
+        tries.was_wrong(1, Timestamp(60_000));
         assert_eq!(
-            tries.look(1, 60_000),
+            tries.look(1, Timestamp(60_000)),
             Err(TooManyTries {
                 retry_after_seconds: 1
             })
@@ -435,7 +438,7 @@ mod tests {
     #[test]
     fn a_right_password_leaves_nothing_behind() {
         let tries = PasswordTries::default();
-        assert_eq!(tries.look(1, 0), Ok(()));
+        assert_eq!(tries.look(1, Timestamp(0)), Ok(()));
         assert!(tries.links.lock().is_empty());
     }
 
@@ -443,9 +446,9 @@ mod tests {
     fn a_clock_set_back_does_not_lock_a_link() {
         let tries = PasswordTries::default();
         for _ in 0..10 {
-            tries.was_wrong(1, 10_000_000);
+            tries.was_wrong(1, Timestamp(10_000_000));
         }
-        assert_eq!(tries.look(1, 0), Ok(()));
+        assert_eq!(tries.look(1, Timestamp(0)), Ok(()));
     }
 
     #[test]
@@ -455,10 +458,10 @@ mod tests {
             ..PasswordTries::default()
         };
         for link in 0..100 {
-            tries.was_wrong(link, link);
+            tries.was_wrong(link, Timestamp(link));
         }
         assert_eq!(tries.links.lock().len(), 3);
-        tries.was_wrong(100, 1_000_000);
+        tries.was_wrong(100, Timestamp(1_000_000));
         assert_eq!(tries.links.lock().len(), 1);
     }
 
@@ -469,9 +472,9 @@ mod tests {
             for gap in gaps {
                 now += gap;
                 let in_this_minute = let_in.iter().filter(|at| **at > now - 60_000).count();
-                match tries.look((), now) {
+                match tries.look((), Timestamp(now)) {
                     Ok(()) => {
-                        tries.was_wrong((), now);
+                        tries.was_wrong((), Timestamp(now));
                         let_in.push(now);
                     }
                     Err(refused) => {

@@ -21,7 +21,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::sequence::Sequence;
-use colloquy_model::time::Timestamp;
+use colloquy_model::time::{Timestamp, unix_ms};
 
 /// A document, or the place of one that is not there.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub struct Live {
     pub(super) id: DocumentId,
     pub(super) tenant: Tenant,
     pub(super) sequence: Sequence,
-    /// When what the document shows changed last, in Unix milliseconds.
-    pub(super) updated_at: i64,
+    /// When what the document shows changed last.
+    pub(super) updated_at: Timestamp,
     pub(super) facts: Facts,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of
     /// it.
@@ -54,7 +54,8 @@ pub(super) struct Facts {
     pub(super) metadata: Metadata,
     pub(super) created_by: Option<UserId>,
     pub(super) updated_by: Option<UserId>,
-    pub(super) deleted_at: Option<i64>,
+    #[serde(with = "unix_ms::option", default)]
+    pub(super) deleted_at: Option<Timestamp>,
     pub(super) permissions: Permissions,
     pub(super) shares: Vec<Share>,
     pub(super) head: u64,
@@ -66,7 +67,8 @@ pub(super) struct Facts {
     /// branches leave it alone.
     pub(super) shown: Sequence,
     /// When the last commit was: the next one is not before it.
-    pub(super) last_at: i64,
+    #[serde(with = "unix_ms")]
+    pub(super) last_at: Timestamp,
 }
 
 /// A share link of the document.
@@ -111,7 +113,7 @@ impl Live {
             id,
             tenant,
             sequence: Sequence::ZERO,
-            updated_at: id.created_ms(),
+            updated_at: id.created_at(),
             facts: Facts {
                 title: String::new(),
                 content_type: ContentType::Markdown,
@@ -125,7 +127,7 @@ impl Live {
                 head_id: VersionId::from_parts(0, 0),
                 comments_made: 0,
                 shown: Sequence::ZERO,
-                last_at: 0,
+                last_at: Timestamp::EPOCH,
             },
             versions: Arc::default(),
             comments: Comments::default(),
@@ -202,7 +204,7 @@ impl Live {
                 .collect(),
             message: version.message.as_deref(),
             author: version.author,
-            created_at: Timestamp(version.at),
+            created_at: version.at,
         }
     }
 
@@ -356,7 +358,7 @@ impl Facts {
         &self,
         id: DocumentId,
         role: Option<DocumentRole>,
-        updated_at: i64,
+        updated_at: Timestamp,
     ) -> DocumentView<'_> {
         DocumentView {
             id,
@@ -368,8 +370,8 @@ impl Facts {
             version: VersionShown::Id(self.head_id),
             version_number: self.head,
             role,
-            created_at: Timestamp(id.created_ms()),
-            updated_at: Timestamp(updated_at),
+            created_at: id.created_at(),
+            updated_at,
             created_by: self.created_by,
             updated_by: self.updated_by,
         }
@@ -385,7 +387,7 @@ impl Share {
             max_uses: self.terms.max_uses,
             uses: self.terms.uses,
             has_password: self.terms.password.is_some(),
-            created_at: Timestamp(self.id.created_ms()),
+            created_at: self.id.created_at(),
         }
     }
 }

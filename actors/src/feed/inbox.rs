@@ -130,6 +130,7 @@ mod tests {
     use colloquy_model::position::Position;
     use colloquy_model::sequence::Sequence;
     use colloquy_model::stream::FeedNumber;
+    use colloquy_model::time::Timestamp;
 
     fn batch(account: u32, bytes: usize, with: impl IntoIterator<Item = Item>) -> Message {
         let tenant = Tenant::of(account, Mode::Live);
@@ -140,7 +141,7 @@ mod tests {
             entity: 1,
             sequence: Sequence(1),
             kind: EventKind::MessageCreated,
-            at: 0,
+            at: Timestamp(0),
         };
         let payload = vec![b'x'; bytes].into();
         let event = Event::new(row, SeenNow::default(), payload);

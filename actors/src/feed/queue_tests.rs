@@ -8,6 +8,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
+use colloquy_model::time::Timestamp;
 
 /// An event at this position with so many bytes of data.
 fn event(position: Position, bytes: usize) -> Item {
@@ -19,7 +20,7 @@ fn event(position: Position, bytes: usize) -> Item {
         entity: 1,
         sequence: Sequence(1),
         kind: EventKind::MessageCreated,
-        at: 0,
+        at: Timestamp(0),
     };
     let payload = vec![b'x'; bytes].into();
     Item::Event(Arc::new(Event::new(row, SeenNow::default(), payload)))

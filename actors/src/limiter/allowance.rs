@@ -15,6 +15,8 @@
 //!   request made at the beginning of its second. A span's length changes by less than a second by
 //!   this.
 
+use colloquy_model::time::Timestamp;
+
 /// The window in which a request counts in full, both ends included: a request of second 0 leaves
 /// it at second 61.
 const WINDOW_SECONDS: usize = 61;
@@ -105,12 +107,12 @@ pub(super) struct Allowance {
 
 impl Allowance {
     /// An allowance of which nothing is spent.
-    pub(super) fn new(limits: Limits, now_unix_ms: i64) -> Self {
+    pub(super) fn new(limits: Limits, now: Timestamp) -> Self {
         Self {
             passed: [0; WINDOW_SECONDS],
             window: 0,
             level_sixtieths: 0,
-            second: second_of(now_unix_ms),
+            second: now.unix_seconds(),
             rate_per_minute: limits.rate_per_minute,
             newest: 0,
         }
@@ -118,13 +120,8 @@ impl Allowance {
 
     /// Spends `permits` (0 counts as 1) if all of them fit, otherwise nothing. More than the burst
     /// never fit; the time to retry is then that of the whole burst.
-    pub(super) fn take(
-        &mut self,
-        limits: Limits,
-        permits: u32,
-        now_unix_ms: i64,
-    ) -> RateLimitStatus {
-        self.advance(limits, now_unix_ms);
+    pub(super) fn take(&mut self, limits: Limits, permits: u32, now: Timestamp) -> RateLimitStatus {
+        self.advance(limits, now);
         let permits = permits.max(1);
         let allowed = self.fits(limits, permits);
         if allowed && let Some(newest) = self.passed.get_mut(usize::from(self.newest)) {
@@ -133,26 +130,26 @@ impl Allowance {
             self.window = self.window.saturating_add(permits);
         }
         let retry = (!allowed).then(|| self.fits_in_seconds(limits, permits));
-        self.status(limits, retry, now_unix_ms)
+        self.status(limits, retry, now)
     }
 
     /// Reads the numbers without spending anything.
-    pub(super) fn peek(&mut self, limits: Limits, now_unix_ms: i64) -> RateLimitStatus {
-        self.advance(limits, now_unix_ms);
+    pub(super) fn peek(&mut self, limits: Limits, now: Timestamp) -> RateLimitStatus {
+        self.advance(limits, now);
         let retry = (!self.fits(limits, 1)).then(|| self.fits_in_seconds(limits, 1));
-        self.status(limits, retry, now_unix_ms)
+        self.status(limits, retry, now)
     }
 
     /// Whether nothing is spent any more, so that the allowance need not be stored.
-    pub(super) fn is_whole(&mut self, now_unix_ms: i64) -> bool {
-        self.advance_to(second_of(now_unix_ms));
+    pub(super) fn is_whole(&mut self, now: Timestamp) -> bool {
+        self.advance_to(now.unix_seconds());
         self.used_sixtieths() == 0
     }
 
     /// Moves the time forward. The bucket has drained at the rate of the last request; a new rate
     /// counts from here.
-    fn advance(&mut self, limits: Limits, now_unix_ms: i64) {
-        self.advance_to(second_of(now_unix_ms));
+    fn advance(&mut self, limits: Limits, now: Timestamp) {
+        self.advance_to(now.unix_seconds());
         self.rate_per_minute = limits.rate_per_minute;
     }
 
@@ -228,7 +225,7 @@ impl Allowance {
         &self,
         limits: Limits,
         fits_in_seconds: Option<u64>,
-        now_unix_ms: i64,
+        now: Timestamp,
     ) -> RateLimitStatus {
         let unused_sixtieths = limits
             .burst_sixtieths()
@@ -244,7 +241,7 @@ impl Allowance {
         // time.
         let behind_seconds = self
             .second
-            .saturating_sub(second_of(now_unix_ms))
+            .saturating_sub(now.unix_seconds())
             .unsigned_abs();
         let reset_after_seconds = behind_seconds + empty_in_seconds;
         RateLimitStatus {
@@ -253,7 +250,9 @@ impl Allowance {
             burst: limits.burst,
             remaining: limits.rate_per_minute.saturating_sub(self.window),
             burst_remaining,
-            reset_unix_seconds: second_of(now_unix_ms).saturating_add_unsigned(reset_after_seconds),
+            reset_unix_seconds: now
+                .unix_seconds()
+                .saturating_add_unsigned(reset_after_seconds),
             reset_after_seconds,
             burst_reset_after_seconds: behind_seconds
                 + empty_in_seconds
@@ -261,10 +260,6 @@ impl Allowance {
             retry_after_seconds: fits_in_seconds.map(|seconds| behind_seconds + seconds),
         }
     }
-}
-
-fn second_of(unix_ms: i64) -> i64 {
-    unix_ms.div_euclid(1_000)
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::time::Duration;
 
 use super::allowance::{Allowance, Limits, RateLimitStatus};
+use colloquy_model::time::Timestamp;
 
 /// How long after a key was stored or checked it is checked again: before that its last request
 /// can't have left the window.
-const LOOK_AFTER_MS: i64 = 61_000;
+const LOOK_AFTER: Duration = Duration::from_secs(61);
 /// How many keys each request checks. It adds at most one, so that the queue shrinks even while
 /// only new keys come.
 const LOOKS_PER_REQUEST: usize = 2;
@@ -21,7 +23,7 @@ pub(super) struct AllowanceTable<K> {
     allowances: HashMap<K, Box<Allowance>>,
     /// Every key of `allowances` once, in the order of the checks, with the time since when it
     /// waits for the next one.
-    queue: VecDeque<(i64, K)>,
+    queue: VecDeque<(Timestamp, K)>,
     keys_max: usize,
 }
 
@@ -38,7 +40,7 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
 
     /// About how much memory it holds, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let of_key = size_of::<(K, Box<Allowance>)>() + size_of::<(i64, K)>();
+        let of_key = size_of::<(K, Box<Allowance>)>() + size_of::<(Timestamp, K)>();
         self.allowances.len() * (of_key + size_of::<Allowance>())
     }
 
@@ -48,25 +50,25 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         key: K,
         limits: Limits,
         permits: u32,
-        now_unix_ms: i64,
+        now: Timestamp,
     ) -> RateLimitStatus {
-        self.forget_some_whole(now_unix_ms);
+        self.forget_some_whole(now);
         if let Some(allowance) = self.allowances.get_mut(&key) {
-            return allowance.take(limits, permits, now_unix_ms);
+            return allowance.take(limits, permits, now);
         }
-        let mut allowance = Allowance::new(limits, now_unix_ms);
-        let status = allowance.take(limits, permits, now_unix_ms);
+        let mut allowance = Allowance::new(limits, now);
+        let status = allowance.take(limits, permits, now);
         if status.allowed {
-            self.remember(key, allowance, now_unix_ms);
+            self.remember(key, allowance, now);
         }
         status
     }
 
     /// Reads the numbers of a key without storing anything.
-    pub(super) fn peek(&mut self, key: K, limits: Limits, now_unix_ms: i64) -> RateLimitStatus {
+    pub(super) fn peek(&mut self, key: K, limits: Limits, now: Timestamp) -> RateLimitStatus {
         match self.allowances.get_mut(&key) {
-            Some(allowance) => allowance.peek(limits, now_unix_ms),
-            None => Allowance::new(limits, now_unix_ms).peek(limits, now_unix_ms),
+            Some(allowance) => allowance.peek(limits, now),
+            None => Allowance::new(limits, now).peek(limits, now),
         }
     }
 
@@ -75,24 +77,25 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         self.allowances.len()
     }
 
-    fn remember(&mut self, key: K, allowance: Allowance, now_unix_ms: i64) {
+    fn remember(&mut self, key: K, allowance: Allowance, now: Timestamp) {
         while self.allowances.len() >= self.keys_max
             && let Some((_, oldest)) = self.queue.pop_front()
         {
             self.allowances.remove(&oldest);
         }
         self.allowances.insert(key, Box::new(allowance));
-        self.queue.push_back((now_unix_ms, key));
+        self.queue.push_back((now, key));
     }
 
     /// Removes keys of which nothing is spent, a few with each request, never in a scan.
-    fn forget_some_whole(&mut self, now_unix_ms: i64) {
+    fn forget_some_whole(&mut self, now: Timestamp) {
         for _ in 0..LOOKS_PER_REQUEST {
             // A clock that was set back must not stop the queue: a key that was queued in the
             // future is due as well.
-            let due = self.queue.front().is_some_and(|(queued_ms, _)| {
-                now_unix_ms.abs_diff(*queued_ms) >= LOOK_AFTER_MS.unsigned_abs()
-            });
+            let due = self
+                .queue
+                .front()
+                .is_some_and(|(queued_at, _)| now.abs_diff(*queued_at) >= LOOK_AFTER);
             if !due {
                 return;
             }
@@ -102,9 +105,9 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
             if self
                 .allowances
                 .get_mut(&key)
-                .is_some_and(|allowance| !allowance.is_whole(now_unix_ms))
+                .is_some_and(|allowance| !allowance.is_whole(now))
             {
-                self.queue.push_back((now_unix_ms, key));
+                self.queue.push_back((now, key));
             } else {
                 self.allowances.remove(&key);
                 self.give_back_room();
@@ -134,15 +137,15 @@ mod tests {
     fn a_key_that_is_whole_again_is_forgotten_and_one_that_is_not_is_kept() {
         let mut table = AllowanceTable::new(usize::MAX);
         for key in 0..1_000_u32 {
-            assert!(table.take(key, basic(), 1, 0).allowed);
+            assert!(table.take(key, basic(), 1, Timestamp(0)).allowed);
         }
-        assert!(table.take(1_000, basic(), 150, 0).allowed);
+        assert!(table.take(1_000, basic(), 150, Timestamp(0)).allowed);
         // Every look forgets one; a look per request would only keep pace with the new keys.
         for request in 0..510_u32 {
-            table.take(2_000 + request, basic(), 1, 61_000);
+            table.take(2_000 + request, basic(), 1, Timestamp(61_000));
         }
         assert_eq!(table.allowances.len(), 511);
-        assert!(!table.take(1_000, basic(), 10, 61_000).allowed);
+        assert!(!table.take(1_000, basic(), 10, Timestamp(61_000)).allowed);
         assert_eq!(table.queue.len(), table.allowances.len());
     }
 
@@ -150,10 +153,10 @@ mod tests {
     fn memory_is_given_back_after_a_flood() {
         let mut table = AllowanceTable::new(usize::MAX);
         for key in 0..100_000_u32 {
-            table.take(key, basic(), 1, 0);
+            table.take(key, basic(), 1, Timestamp(0));
         }
         for _ in 0..50_001_u32 {
-            table.take(0, basic(), 1, 1_000_000);
+            table.take(0, basic(), 1, Timestamp(1_000_000));
         }
         assert_eq!(table.allowances.len(), 1);
         assert!(table.allowances.capacity() < 4_096);
@@ -164,29 +167,29 @@ mod tests {
     fn of_too_many_keys_the_oldest_is_forgotten() {
         let mut table = AllowanceTable::new(3);
         for key in 0..4_u32 {
-            table.take(key, basic(), 150, 0);
+            table.take(key, basic(), 150, Timestamp(0));
         }
         assert_eq!(table.allowances.len(), 3);
         assert_eq!(table.queue.len(), 3);
-        assert!(table.peek(0, basic(), 0).allowed);
-        assert!(!table.peek(1, basic(), 0).allowed);
+        assert!(table.peek(0, basic(), Timestamp(0)).allowed);
+        assert!(!table.peek(1, basic(), Timestamp(0)).allowed);
     }
 
     #[test]
     fn a_clock_set_back_does_not_stop_the_sweep() {
         let mut table = AllowanceTable::new(usize::MAX);
-        table.take(1_u32, basic(), 1, 10_000_000);
-        table.take(2, basic(), 1, 0);
+        table.take(1_u32, basic(), 1, Timestamp(10_000_000));
+        table.take(2, basic(), 1, Timestamp(0));
         assert_eq!(table.queue.len(), 2);
-        table.take(3, basic(), 1, 61_000);
-        table.take(4, basic(), 1, 122_000);
+        table.take(3, basic(), 1, Timestamp(61_000));
+        table.take(4, basic(), 1, Timestamp(122_000));
         assert!(!table.allowances.contains_key(&1));
     }
 
     #[test]
     fn looking_remembers_nothing() {
         let mut table = AllowanceTable::new(usize::MAX);
-        assert_eq!(table.peek(1_u32, basic(), 0).remaining, 100);
+        assert_eq!(table.peek(1_u32, basic(), Timestamp(0)).remaining, 100);
         assert!(table.allowances.is_empty());
     }
 }

@@ -94,14 +94,18 @@ fn assert_no_span_has_too_many(limits: Limits, passed_ms: &[i64]) {
 }
 
 fn run(limits: Limits, moments: &[i64]) -> (Allowance, Vec<i64>) {
-    let mut allowance = Allowance::new(limits, moments[0]);
+    let mut allowance = Allowance::new(limits, Timestamp(moments[0]));
     let mut passed_ms = Vec::new();
     for now_ms in moments {
-        if allowance.take(limits, 1, *now_ms).allowed {
+        if allowance.take(limits, 1, Timestamp(*now_ms)).allowed {
             passed_ms.push(*now_ms);
         }
     }
     (allowance, passed_ms)
+}
+
+fn second_of(unix_ms: i64) -> i64 {
+    Timestamp(unix_ms).unix_seconds()
 }
 
 fn seconds_later(now_ms: i64, seconds: u64) -> i64 {
@@ -119,10 +123,10 @@ proptest! {
 
     #[test]
     fn a_request_passes_exactly_when_it_breaks_no_span(limits in limits(), start_ms in starts_ms(), arrivals in arrivals()) {
-        let mut allowance = Allowance::new(limits, start_ms);
+        let mut allowance = Allowance::new(limits, Timestamp(start_ms));
         let mut passed_ms = Vec::new();
         for now_ms in moments(start_ms, &arrivals) {
-            let allowed = allowance.take(limits, 1, now_ms).allowed;
+            let allowed = allowance.take(limits, 1, Timestamp(now_ms)).allowed;
             prop_assert_eq!(allowed, may_pass(limits, &passed_ms, now_ms), "after {:?} at {}", &passed_ms, now_ms);
             if allowed {
                 passed_ms.push(now_ms);
@@ -135,14 +139,14 @@ proptest! {
         let moments = moments(start_ms, &arrivals);
         let (mut allowance, _) = run(limits, &moments);
         let now_ms = *moments.last().unwrap();
-        let whole_ms = seconds_later(now_ms, allowance.peek(limits, now_ms).burst_reset_after_seconds);
+        let whole_ms = seconds_later(now_ms, allowance.peek(limits, Timestamp(now_ms)).burst_reset_after_seconds);
         let mut one_by_one = allowance;
         for _ in 0..limits.burst() {
-            prop_assert!(one_by_one.take(limits, 1, whole_ms).allowed);
+            prop_assert!(one_by_one.take(limits, 1, Timestamp(whole_ms)).allowed);
         }
-        prop_assert!(!one_by_one.take(limits, 1, whole_ms).allowed);
+        prop_assert!(!one_by_one.take(limits, 1, Timestamp(whole_ms)).allowed);
         let mut at_once = allowance;
-        prop_assert!(at_once.take(limits, limits.burst(), whole_ms).allowed);
+        prop_assert!(at_once.take(limits, limits.burst(), Timestamp(whole_ms)).allowed);
         // Idle for a window and the time that the burst takes to drain is always enough.
         prop_assert!(whole_ms - now_ms <= 61_000 + i64::from(60 * limits.burst()).div_ceil_of(limits) * 1_000);
     }
@@ -152,61 +156,61 @@ proptest! {
         limits in limits(), start_ms in starts_ms(), arrivals in arrivals(), permits in 1_u32..30,
     ) {
         let permits = permits.min(limits.burst());
-        let mut allowance = Allowance::new(limits, start_ms);
+        let mut allowance = Allowance::new(limits, Timestamp(start_ms));
         for now_ms in moments(start_ms, &arrivals) {
-            let status = allowance.take(limits, permits, now_ms);
+            let status = allowance.take(limits, permits, Timestamp(now_ms));
             prop_assert_eq!(status.retry_after_seconds.is_none(), status.allowed);
             if let Some(wait_seconds) = status.retry_after_seconds {
                 prop_assert!(wait_seconds >= 1);
                 let (mut patient, mut hasty) = (allowance, allowance);
-                prop_assert!(patient.take(limits, permits, seconds_later(now_ms, wait_seconds)).allowed);
-                prop_assert!(!hasty.take(limits, permits, seconds_later(now_ms, wait_seconds - 1)).allowed);
+                prop_assert!(patient.take(limits, permits, Timestamp(seconds_later(now_ms, wait_seconds))).allowed);
+                prop_assert!(!hasty.take(limits, permits, Timestamp(seconds_later(now_ms, wait_seconds - 1))).allowed);
             }
         }
     }
 
     #[test]
     fn what_is_refused_or_only_looked_at_costs_nothing(limits in limits(), start_ms in starts_ms(), arrivals in arrivals()) {
-        let mut pestered = Allowance::new(limits, start_ms);
+        let mut pestered = Allowance::new(limits, Timestamp(start_ms));
         let mut alone = pestered;
         for now_ms in moments(start_ms, &arrivals) {
             for _ in 0..3 {
-                pestered.peek(limits, now_ms);
-                prop_assert!(!pestered.take(limits, limits.burst() + 1, now_ms).allowed);
+                pestered.peek(limits, Timestamp(now_ms));
+                prop_assert!(!pestered.take(limits, limits.burst() + 1, Timestamp(now_ms)).allowed);
             }
-            let status = pestered.take(limits, 1, now_ms);
+            let status = pestered.take(limits, 1, Timestamp(now_ms));
             if status.allowed {
-                prop_assert_eq!(status, alone.take(limits, 1, now_ms));
+                prop_assert_eq!(status, alone.take(limits, 1, Timestamp(now_ms)));
             } else {
                 // The lone key is not even asked.
-                prop_assert_eq!(status, alone.clone().peek(limits, now_ms));
+                prop_assert_eq!(status, alone.clone().peek(limits, Timestamp(now_ms)));
             }
         }
     }
 
     #[test]
     fn several_permits_cost_as_much_as_one_by_one(limits in limits(), start_ms in starts_ms(), arrivals in arrivals()) {
-        let mut together = Allowance::new(limits, start_ms);
+        let mut together = Allowance::new(limits, Timestamp(start_ms));
         let mut singly = together;
         let mut now_ms = start_ms;
         for arrival in arrivals {
             now_ms += arrival.gap_ms;
-            let status = together.take(limits, arrival.requests, now_ms);
+            let status = together.take(limits, arrival.requests, Timestamp(now_ms));
             if status.allowed {
-                let last = (0..arrival.requests).map(|_| singly.take(limits, 1, now_ms)).last();
+                let last = (0..arrival.requests).map(|_| singly.take(limits, 1, Timestamp(now_ms))).last();
                 prop_assert_eq!(Some(status), last);
             } else {
-                prop_assert!(singly.peek(limits, now_ms).burst_remaining < arrival.requests);
+                prop_assert!(singly.peek(limits, Timestamp(now_ms)).burst_remaining < arrival.requests);
             }
         }
     }
 
     #[test]
     fn what_remains_can_be_spent_and_is_whole_at_reset(limits in limits(), start_ms in starts_ms(), arrivals in arrivals()) {
-        let mut allowance = Allowance::new(limits, start_ms);
+        let mut allowance = Allowance::new(limits, Timestamp(start_ms));
         let mut passed_ms = Vec::new();
         for now_ms in moments(start_ms, &arrivals) {
-            let status = allowance.take(limits, 1, now_ms);
+            let status = allowance.take(limits, 1, Timestamp(now_ms));
             if status.allowed {
                 passed_ms.push(now_ms);
             }
@@ -219,13 +223,13 @@ proptest! {
         let moments = moments(start_ms, &arrivals);
         let (mut kept, _) = run(limits, &moments);
         let now_ms = moments.last().unwrap() + idle_ms;
-        let mut fresh = Allowance::new(limits, now_ms);
-        if kept.is_whole(now_ms) {
+        let mut fresh = Allowance::new(limits, Timestamp(now_ms));
+        if kept.is_whole(Timestamp(now_ms)) {
             for later_ms in [0, 0, 999, 60_000, 61_000, 90_000] {
-                prop_assert_eq!(kept.take(limits, limits.burst(), now_ms + later_ms), fresh.take(limits, limits.burst(), now_ms + later_ms));
+                prop_assert_eq!(kept.take(limits, limits.burst(), Timestamp(now_ms + later_ms)), fresh.take(limits, limits.burst(), Timestamp(now_ms + later_ms)));
             }
         } else {
-            prop_assert!(kept.peek(limits, now_ms).burst_remaining < limits.burst());
+            prop_assert!(kept.peek(limits, Timestamp(now_ms)).burst_remaining < limits.burst());
         }
     }
 
@@ -237,16 +241,16 @@ proptest! {
             changes.iter().map(|(limits, ..)| limits.rate_per_minute()).max().unwrap(),
             changes.iter().map(|(limits, ..)| limits.burst()).max().unwrap(),
         );
-        let mut allowance = Allowance::new(changes[0].0, start_ms);
+        let mut allowance = Allowance::new(changes[0].0, Timestamp(start_ms));
         let (mut now_ms, mut passed_ms) = (start_ms, Vec::new());
         for (limits, gap_ms, requests) in changes {
             now_ms += gap_ms;
             for _ in 0..requests {
-                let status = allowance.take(limits, 1, now_ms);
+                let status = allowance.take(limits, 1, Timestamp(now_ms));
                 if let Some(wait_seconds) = status.retry_after_seconds {
                     let (mut patient, mut hasty) = (allowance, allowance);
-                    prop_assert!(patient.take(limits, 1, seconds_later(now_ms, wait_seconds)).allowed);
-                    prop_assert!(!hasty.take(limits, 1, seconds_later(now_ms, wait_seconds - 1)).allowed);
+                    prop_assert!(patient.take(limits, 1, Timestamp(seconds_later(now_ms, wait_seconds))).allowed);
+                    prop_assert!(!hasty.take(limits, 1, Timestamp(seconds_later(now_ms, wait_seconds - 1))).allowed);
                 } else {
                     passed_ms.push(now_ms);
                     // What passes under a burst is within that burst, whatever came before.
@@ -262,12 +266,12 @@ proptest! {
     fn no_time_and_no_limit_is_too_strange(
         asks in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>(), strange_times_ms()), 1..40),
     ) {
-        let mut allowance = Allowance::new(Limits::new(asks[0].0, asks[0].1), asks[0].3);
+        let mut allowance = Allowance::new(Limits::new(asks[0].0, asks[0].1), Timestamp(asks[0].3));
         for (rate, burst, permits, now_ms) in asks {
             let limits = Limits::new(rate, burst);
-            allowance.is_whole(now_ms);
-            allowance.peek(limits, now_ms);
-            let status = allowance.take(limits, permits, now_ms);
+            allowance.is_whole(Timestamp(now_ms));
+            allowance.peek(limits, Timestamp(now_ms));
+            let status = allowance.take(limits, permits, Timestamp(now_ms));
             prop_assert_eq!(status.allowed, status.retry_after_seconds.is_none());
             prop_assert_eq!(u64::from(allowance.window), allowance.passed.iter().map(|count| u64::from(*count)).sum::<u64>());
         }
@@ -277,7 +281,7 @@ proptest! {
     fn while_the_clock_jitters_time_stands_still(
         limits in limits(), start_ms in starts_ms(), arrivals in arrivals(), jitter_ms in prop::collection::vec(0_i64..60_000, 80),
     ) {
-        let mut allowance = Allowance::new(limits, start_ms);
+        let mut allowance = Allowance::new(limits, Timestamp(start_ms));
         let mut newest_ms = start_ms;
         let mut passed_ms = Vec::new();
         for (now_ms, back_ms) in moments(start_ms, &arrivals).into_iter().zip(jitter_ms.into_iter().cycle()) {
@@ -286,17 +290,17 @@ proptest! {
             if second_of(newest_ms) - second_of(seen_ms) > JITTER_SECONDS_MAX {
                 continue;
             }
-            let status = allowance.take(limits, 1, seen_ms);
+            let status = allowance.take(limits, 1, Timestamp(seen_ms));
             prop_assert_eq!(status.allowed, may_pass(limits, &passed_ms, newest_ms));
             match status.retry_after_seconds {
                 None => passed_ms.push(newest_ms),
                 Some(wait_seconds) => {
                     let mut patient = allowance;
-                    prop_assert!(patient.take(limits, 1, seconds_later(seen_ms, wait_seconds)).allowed);
+                    prop_assert!(patient.take(limits, 1, Timestamp(seconds_later(seen_ms, wait_seconds))).allowed);
                 }
             }
             let whole_ms = seconds_later(seen_ms, status.reset_after_seconds);
-            prop_assert_eq!(allowance.clone().peek(limits, whole_ms).remaining, limits.rate_per_minute());
+            prop_assert_eq!(allowance.clone().peek(limits, Timestamp(whole_ms)).remaining, limits.rate_per_minute());
         }
     }
 }
@@ -346,18 +350,22 @@ fn assert_numbers_are_true(
     );
     let (mut enough, mut too_many) = (*allowance, *allowance);
     if status.burst_remaining > 0 {
-        prop_assert!(enough.take(limits, status.burst_remaining, now_ms).allowed);
+        prop_assert!(
+            enough
+                .take(limits, status.burst_remaining, Timestamp(now_ms))
+                .allowed
+        );
     }
     prop_assert!(
         !too_many
-            .take(limits, status.burst_remaining + 1, now_ms)
+            .take(limits, status.burst_remaining + 1, Timestamp(now_ms))
             .allowed
     );
     // Whole at the reset, and not a second before.
     let whole = |seconds| {
         allowance
             .clone()
-            .peek(limits, seconds_later(now_ms, seconds))
+            .peek(limits, Timestamp(seconds_later(now_ms, seconds)))
     };
     prop_assert_eq!(
         whole(status.reset_after_seconds).remaining,
@@ -378,8 +386,8 @@ const BASIC: fn() -> Limits = || Limits::new(100, 150);
 
 #[test]
 fn a_basic_key_that_spends_its_burst_sees_these_numbers() {
-    let mut allowance = Allowance::new(BASIC(), 1_000_000);
-    let first = allowance.take(BASIC(), 1, 1_000_000);
+    let mut allowance = Allowance::new(BASIC(), Timestamp(1_000_000));
+    let first = allowance.take(BASIC(), 1, Timestamp(1_000_000));
     let expected = RateLimitStatus {
         allowed: true,
         limit: 100,
@@ -392,9 +400,9 @@ fn a_basic_key_that_spends_its_burst_sees_these_numbers() {
         retry_after_seconds: None,
     };
     assert_eq!(first, expected);
-    let hundredth = allowance.take(BASIC(), 99, 1_000_999);
+    let hundredth = allowance.take(BASIC(), 99, Timestamp(1_000_999));
     assert_eq!((hundredth.remaining, hundredth.burst_remaining), (0, 50));
-    let last = allowance.take(BASIC(), 50, 1_000_999);
+    let last = allowance.take(BASIC(), 50, Timestamp(1_000_999));
     assert_eq!(
         (last.allowed, last.remaining, last.burst_remaining),
         (true, 0, 0)
@@ -405,20 +413,20 @@ fn a_basic_key_that_spends_its_burst_sees_these_numbers() {
         (last.reset_after_seconds, last.burst_reset_after_seconds),
         (61, 150)
     );
-    let refused = allowance.take(BASIC(), 1, 1_000_999);
+    let refused = allowance.take(BASIC(), 1, Timestamp(1_000_999));
     assert_eq!(
         (refused.allowed, refused.retry_after_seconds),
         (false, Some(61))
     );
-    assert!(!allowance.take(BASIC(), 1, 1_060_999).allowed);
-    assert!(allowance.take(BASIC(), 1, 1_061_000).allowed);
+    assert!(!allowance.take(BASIC(), 1, Timestamp(1_060_999)).allowed);
+    assert!(allowance.take(BASIC(), 1, Timestamp(1_061_000)).allowed);
 }
 
 #[test]
 fn a_steady_client_at_its_rate_is_never_refused() {
-    let mut allowance = Allowance::new(BASIC(), 0);
+    let mut allowance = Allowance::new(BASIC(), Timestamp(0));
     for request in 0..10_000 {
-        let status = allowance.take(BASIC(), 1, request * 600);
+        let status = allowance.take(BASIC(), 1, Timestamp(request * 600));
         assert!(status.allowed);
         assert!(request > 150 || status.remaining > 0 || request >= 99);
     }
@@ -426,10 +434,15 @@ fn a_steady_client_at_its_rate_is_never_refused() {
 
 #[test]
 fn more_than_the_burst_never_fits_and_is_told_when_the_whole_burst_would() {
-    let mut allowance = Allowance::new(BASIC(), 0);
-    assert_eq!(allowance.take(BASIC(), 151, 0).retry_after_seconds, Some(1));
-    allowance.take(BASIC(), 150, 0);
-    let refused = allowance.take(BASIC(), 1_000, 0);
+    let mut allowance = Allowance::new(BASIC(), Timestamp(0));
+    assert_eq!(
+        allowance
+            .take(BASIC(), 151, Timestamp(0))
+            .retry_after_seconds,
+        Some(1)
+    );
+    allowance.take(BASIC(), 150, Timestamp(0));
+    let refused = allowance.take(BASIC(), 1_000, Timestamp(0));
     assert_eq!(
         refused.retry_after_seconds,
         Some(refused.burst_reset_after_seconds)
@@ -438,27 +451,31 @@ fn more_than_the_burst_never_fits_and_is_told_when_the_whole_burst_would() {
 
 #[test]
 fn a_clock_set_back_by_hours_leaves_what_was_spent_its_age() {
-    let mut allowance = Allowance::new(BASIC(), 10_000_000);
-    assert!(allowance.take(BASIC(), 150, 10_000_000).allowed);
+    let mut allowance = Allowance::new(BASIC(), Timestamp(10_000_000));
+    assert!(allowance.take(BASIC(), 150, Timestamp(10_000_000)).allowed);
     assert_eq!(
-        allowance.take(BASIC(), 1, 10_030_000).retry_after_seconds,
+        allowance
+            .take(BASIC(), 1, Timestamp(10_030_000))
+            .retry_after_seconds,
         Some(31)
     );
     assert_eq!(
-        allowance.take(BASIC(), 1, 5_000).retry_after_seconds,
+        allowance
+            .take(BASIC(), 1, Timestamp(5_000))
+            .retry_after_seconds,
         Some(31)
     );
-    assert!(!allowance.take(BASIC(), 1, 35_999).allowed);
-    assert!(allowance.take(BASIC(), 1, 36_000).allowed);
+    assert!(!allowance.take(BASIC(), 1, Timestamp(35_999)).allowed);
+    assert!(allowance.take(BASIC(), 1, Timestamp(36_000)).allowed);
 }
 
 #[test]
 fn a_wider_plan_counts_from_the_request_that_brings_it() {
     let wide = Limits::new(500, 750);
-    let mut allowance = Allowance::new(BASIC(), 0);
-    assert!(allowance.take(BASIC(), 150, 0).allowed);
-    assert!(!allowance.take(BASIC(), 1, 0).allowed);
-    let widened = allowance.take(wide, 1, 0);
+    let mut allowance = Allowance::new(BASIC(), Timestamp(0));
+    assert!(allowance.take(BASIC(), 150, Timestamp(0)).allowed);
+    assert!(!allowance.take(BASIC(), 1, Timestamp(0)).allowed);
+    let widened = allowance.take(wide, 1, Timestamp(0));
     assert_eq!(
         (
             widened.allowed,
@@ -468,7 +485,7 @@ fn a_wider_plan_counts_from_the_request_that_brings_it() {
         ),
         (true, 500, 349, 599)
     );
-    let narrowed = allowance.take(BASIC(), 1, 0);
+    let narrowed = allowance.take(BASIC(), 1, Timestamp(0));
     assert_eq!(
         (narrowed.allowed, narrowed.limit, narrowed.remaining),
         (false, 100, 0)
@@ -478,13 +495,19 @@ fn a_wider_plan_counts_from_the_request_that_brings_it() {
 #[test]
 fn the_bucket_drains_at_the_rate_that_the_last_request_came_with() {
     let faster = Limits::new(600, 150);
-    let mut told_early = Allowance::new(BASIC(), 0);
-    assert!(told_early.take(BASIC(), 150, 0).allowed);
+    let mut told_early = Allowance::new(BASIC(), Timestamp(0));
+    assert!(told_early.take(BASIC(), 150, Timestamp(0)).allowed);
     let mut told_late = told_early;
-    assert!(!told_early.take(faster, 1, 0).allowed);
-    assert_eq!(told_early.peek(faster, 61_000).burst_remaining, 10);
-    assert_eq!(told_late.peek(faster, 61_000).burst_remaining, 1);
-    assert_eq!(told_late.peek(faster, 62_000).burst_remaining, 11);
+    assert!(!told_early.take(faster, 1, Timestamp(0)).allowed);
+    assert_eq!(
+        told_early.peek(faster, Timestamp(61_000)).burst_remaining,
+        10
+    );
+    assert_eq!(told_late.peek(faster, Timestamp(61_000)).burst_remaining, 1);
+    assert_eq!(
+        told_late.peek(faster, Timestamp(62_000)).burst_remaining,
+        11
+    );
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl<K: Copy + Eq + Hash> MinuteLimiter<K> {
     pub fn blocked(&self, key: impl Into<K>, now: Timestamp) -> Option<u64> {
         let key = key.into();
         self.shard(key)
-            .peek(key, self.limits, now.0)
+            .peek(key, self.limits, now)
             .retry_after_seconds
     }
 
@@ -46,7 +46,7 @@ impl<K: Copy + Eq + Hash> MinuteLimiter<K> {
     pub fn take(&self, key: impl Into<K>, now: Timestamp) -> Option<u64> {
         let key = key.into();
         self.shard(key)
-            .take(key, self.limits, 1, now.0)
+            .take(key, self.limits, 1, now)
             .retry_after_seconds
     }
 

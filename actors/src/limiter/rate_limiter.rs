@@ -73,10 +73,8 @@ impl Shard for AllowanceTable<LimitKey> {
 
     fn handle(&mut self, request: LimiterRequest) -> RateLimitStatus {
         match request {
-            LimiterRequest::Take(take) => {
-                self.take(take.key, take.limits, take.permits, take.now.0)
-            }
-            LimiterRequest::Peek(peek) => self.peek(peek.key, peek.limits, peek.now.0),
+            LimiterRequest::Take(take) => self.take(take.key, take.limits, take.permits, take.now),
+            LimiterRequest::Peek(peek) => self.peek(peek.key, peek.limits, peek.now),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::super::signals::Table;
 use super::*;
 use colloquy_model::caller::Mode;
+use colloquy_model::time::Timestamp;
 
 /// A hub and the thread's side of it, with a clock of its own.
 struct TenantTopics {
@@ -70,7 +71,7 @@ fn waiting(member: &Connection) -> Vec<Signal> {
 #[test]
 fn a_line_keeps_no_conversation_that_it_has_left() {
     let mut tenant_topics = TenantTopics::new();
-    let (mut connection, user) = (tenant_topics.connection(), UserId::new(1));
+    let (mut connection, user) = (tenant_topics.connection(), UserId::new(Timestamp(1)));
     connection.listen(id(1));
     connection.say(id(1), user, Presence::Online).unwrap();
     connection.unlisten(id(1));
@@ -93,7 +94,7 @@ fn typing_reaches_every_other_line_once_and_no_other_account() {
     reader.listen(id(1));
     reader.listen_to_all();
     stranger.listen_to_all();
-    writer.typing(id(1), Some(UserId::new(1)));
+    writer.typing(id(1), Some(UserId::new(Timestamp(1))));
     writer.typing(id(2), None);
     tenant_topics.round();
     assert!(waiting(&writer).is_empty() && waiting(&stranger).is_empty());
@@ -109,7 +110,7 @@ fn who_types_all_the_time_is_told_once_a_second_from_whichever_line() {
         tenant_topics.connection(),
     );
     reader.listen(id(1));
-    let (mut heard, user) = (0, UserId::new(1));
+    let (mut heard, user) = (0, UserId::new(Timestamp(1)));
     for _ in 0..25 {
         for connection in [&one, &other] {
             connection.typing(id(1), Some(user));
@@ -125,7 +126,7 @@ fn a_round_tells_so_much_and_presence_waits_for_the_next() {
     let mut tenant_topics = TenantTopics::with(100);
     let mut readers: Vec<Connection> = (0..1_000).map(|_| tenant_topics.connection()).collect();
     readers.iter_mut().for_each(Connection::listen_to_all);
-    let (mut connection, user) = (tenant_topics.connection(), UserId::new(1));
+    let (mut connection, user) = (tenant_topics.connection(), UserId::new(Timestamp(1)));
     for number in 0..20 {
         connection.say(id(number), user, Presence::Online).unwrap();
         connection.typing(id(number), Some(user));
@@ -150,7 +151,7 @@ fn a_presence_that_changes_all_the_time_is_told_by_its_newest_state() {
     let (mut connection, mut reader, user) = (
         tenant_topics.connection(),
         tenant_topics.connection(),
-        UserId::new(1),
+        UserId::new(Timestamp(1)),
     );
     reader.listen(id(1));
     for presence in [Presence::Online, Presence::Away].repeat(50) {
@@ -169,7 +170,7 @@ fn an_account_is_present_in_so_many_conversations() {
     let (mut connection, mut other, user) = (
         tenant_topics.connection(),
         tenant_topics.connection(),
-        UserId::new(1),
+        UserId::new(Timestamp(1)),
     );
     for number in 0..3 {
         connection.say(id(number), user, Presence::Online).unwrap();
@@ -194,7 +195,7 @@ fn a_user_is_offline_when_the_last_line_that_said_otherwise_is_gone() {
         tenant_topics.connection(),
         tenant_topics.connection(),
         tenant_topics.connection(),
-        UserId::new(1),
+        UserId::new(Timestamp(1)),
     );
     let is = |presence| Signal::Presence(id(1), user, presence);
     first.say(id(1), user, Presence::Online).unwrap();
@@ -217,7 +218,8 @@ fn nothing_is_left_when_all_lines_are_gone() {
     let mut one = tenant_topics.connection();
     one.listen(id(1));
     one.listen_to_all();
-    one.say(id(1), UserId::new(1), Presence::Online).unwrap();
+    one.say(id(1), UserId::new(Timestamp(1)), Presence::Online)
+        .unwrap();
     one.unlisten(id(1));
     drop(one);
     tenant_topics.round();

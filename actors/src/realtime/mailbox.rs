@@ -142,11 +142,15 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colloquy_model::time::Timestamp;
 
     #[test]
     fn only_the_newest_word_of_each_waits() {
-        let (mailbox, conversation, user) =
-            (Mailbox::default(), ConversationId::new(1), UserId::new(1));
+        let (mailbox, conversation, user) = (
+            Mailbox::default(),
+            ConversationId::new(Timestamp(1)),
+            UserId::new(Timestamp(1)),
+        );
         mailbox.put(Signal::Presence(conversation, user, Presence::Online));
         for _ in 0..1_000 {
             mailbox.put(Signal::Typing(conversation, Some(user)));
@@ -167,13 +171,13 @@ mod tests {
 
     #[test]
     fn who_never_reads_is_let_go_with_all_that_waits() {
-        let (mailbox, conversation) = (Mailbox::default(), ConversationId::new(1));
+        let (mailbox, conversation) = (Mailbox::default(), ConversationId::new(Timestamp(1)));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..=PRESENCE_MAX {
-            mailbox.put(Signal::Typing(ConversationId::new(1), None));
+            mailbox.put(Signal::Typing(ConversationId::new(Timestamp(1)), None));
             mailbox.put(Signal::Presence(
                 conversation,
-                UserId::new(1),
+                UserId::new(Timestamp(1)),
                 Presence::Online,
             ));
             assert!(mailbox.0.lock().typing.len() <= TYPING_MAX);

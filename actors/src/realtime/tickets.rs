@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use colloquy_model::id::UserId;
 use colloquy_model::key::{SecretHash, secret_hash};
 use colloquy_model::secret;
+use colloquy_model::time::Timestamp;
 
 /// What a ticket stands for: the key that it was made with, and until when it opens a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +19,8 @@ pub struct Ticket {
     pub secret: SecretHash,
     /// The user that the key acts for.
     pub user: Option<UserId>,
-    /// Until when, in Unix milliseconds.
-    pub ends_ms: i64,
+    /// The instant from which on it opens nothing.
+    pub ends_at: Timestamp,
 }
 
 /// All tickets that have not been used.
@@ -33,7 +34,7 @@ pub struct Tickets {
 struct Waiting {
     tickets: HashMap<SecretHash, Ticket>,
     /// By account, the oldest first; one that was used stands here until its time has come.
-    accounts: HashMap<u32, VecDeque<(SecretHash, i64)>>,
+    accounts: HashMap<u32, VecDeque<(SecretHash, Timestamp)>>,
 }
 
 impl Tickets {
@@ -48,33 +49,33 @@ impl Tickets {
 
     /// A new one; the text is known to nobody else.
     #[must_use]
-    pub fn issue(&self, ticket: Ticket, now_ms: i64) -> String {
+    pub fn issue(&self, ticket: Ticket, now: Timestamp) -> String {
         let text = secret::generate("rt_");
         let hash = secret_hash(&text);
         let mut waiting = self.waiting.lock();
         let Waiting { tickets, accounts } = &mut *waiting;
         let own = accounts.entry(ticket.account).or_default();
         while own.len() >= self.per_account
-            || own.front().is_some_and(|(_, ends_ms)| *ends_ms <= now_ms)
+            || own.front().is_some_and(|(_, ends_at)| *ends_at <= now)
         {
             let Some((oldest, _)) = own.pop_front() else {
                 break;
             };
             tickets.remove(&oldest);
         }
-        own.push_back((hash, ticket.ends_ms));
+        own.push_back((hash, ticket.ends_at));
         tickets.insert(hash, ticket);
         text
     }
 
     /// What it opens, if it still does.
     #[must_use]
-    pub fn look(&self, text: &str, now_ms: i64) -> Option<Ticket> {
+    pub fn look(&self, text: &str, now: Timestamp) -> Option<Ticket> {
         self.waiting
             .lock()
             .tickets
             .get(&secret_hash(text))
-            .filter(|ticket| ticket.ends_ms > now_ms)
+            .filter(|ticket| ticket.ends_at > now)
             .copied()
     }
 
@@ -100,34 +101,36 @@ mod tests {
             account: 1,
             secret: [1; 32],
             user: None,
-            ends_ms: 1_000,
+            ends_at: Timestamp(1_000),
         };
-        let text = tickets.issue(ticket, 0);
-        assert_eq!(tickets.look(&text, 999), Some(ticket));
-        assert_eq!(tickets.look(&text, 1_000), None);
-        assert_eq!(tickets.look("rt_x", 0), None);
+        let text = tickets.issue(ticket, Timestamp(0));
+        assert_eq!(tickets.look(&text, Timestamp(999)), Some(ticket));
+        assert_eq!(tickets.look(&text, Timestamp(1_000)), None);
+        assert_eq!(tickets.look("rt_x", Timestamp(0)), None);
         assert!(tickets.redeem(&text) && !tickets.redeem(&text));
-        assert_eq!(tickets.look(&text, 0), None);
+        assert_eq!(tickets.look(&text, Timestamp(0)), None);
     }
 
     #[test]
     fn an_account_has_so_many_that_wait_and_voids_none_of_another() {
         let tickets = Tickets::new(2);
-        let ticket = |account, ends_ms| Ticket {
+        let ticket = |account, ends_at| Ticket {
             account,
             secret: [1; 32],
             user: None,
-            ends_ms,
+            ends_at,
         };
-        let strangers = tickets.issue(ticket(2, 1_000), 0);
-        let texts: Vec<String> = (0..4).map(|_| tickets.issue(ticket(1, 1_000), 0)).collect();
+        let strangers = tickets.issue(ticket(2, Timestamp(1_000)), Timestamp(0));
+        let texts: Vec<String> = (0..4)
+            .map(|_| tickets.issue(ticket(1, Timestamp(1_000)), Timestamp(0)))
+            .collect();
         let open: Vec<bool> = texts
             .iter()
-            .map(|text| tickets.look(text, 0).is_some())
+            .map(|text| tickets.look(text, Timestamp(0)).is_some())
             .collect();
         assert_eq!(open, [false, false, true, true]);
-        assert!(tickets.look(&strangers, 0).is_some());
-        let _last = tickets.issue(ticket(1, 3_000), 2_000);
+        assert!(tickets.look(&strangers, Timestamp(0)).is_some());
+        let _last = tickets.issue(ticket(1, Timestamp(3_000)), Timestamp(2_000));
         assert_eq!(
             tickets.waiting.lock().tickets.len(),
             2,

@@ -49,6 +49,8 @@ pub(super) use self::events::{
 pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use self::fixture::{live, other, test};
@@ -106,7 +108,7 @@ pub(super) fn the_sink_has_a_commit_before_its_reply_leaves<B: Bench>() {
     let house = House::<B>::new();
     for _ in 0..20 {
         let key = house.vacant::<Key>(Tenant::account(1));
-        let (id, account) = (key.id, AccountId::new(1));
+        let (id, account) = (key.id, AccountId::new(Timestamp(1)));
         let new = serde_json::from_value(json!({"type": "test"})).unwrap();
         let known = key.ask_and_look(IssueKey { new, account }, move |views| {
             views.identity.key(id).is_some()
@@ -450,7 +452,7 @@ pub(super) fn a_last_use_of_a_key_is_written_down<B: Bench>() {
         house
             .views
             .identity
-            .authenticate(&secret, 120_000)
+            .authenticate(&secret, Timestamp(120_000))
             .is_some()
     );
     let last_use = |house: &House<B>| {
@@ -468,7 +470,7 @@ pub(super) fn a_last_use_of_a_key_is_written_down<B: Bench>() {
         house
             .views
             .identity
-            .authenticate(&secret, 180_000)
+            .authenticate(&secret, Timestamp(180_000))
             .is_some()
     );
 }
@@ -509,10 +511,11 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
         house.customer(other(), "Eve"),
     );
     let mut sleepers = Vec::new();
+    let [first, second, third, all_due] = [1000, 2000, 3000, 5000].map(Timestamp);
     for (tenant, customer, until) in [
-        (live(), here, 3000),
-        (other(), there, 1000),
-        (live(), here, 2000),
+        (live(), here, third),
+        (other(), there, first),
+        (live(), here, second),
     ] {
         let mut conversation = house.conversation(tenant, customer, None);
         conversation.ask(snoozed_until(until)).unwrap();
@@ -538,22 +541,25 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
         .iter()
         .map(|(sleeper, until)| (sleeper.id, sleeper.tenant, *until))
         .collect();
-    assert_eq!(found(&house, query(5000, None, 10)), all);
+    assert_eq!(found(&house, query(all_due, None, 10)), all);
     assert_eq!(
-        found(&house, query(0, None, 10)),
+        found(&house, query(Timestamp::EPOCH, None, 10)),
         all[..1],
         "the first that is not due ends it"
     );
-    assert_eq!(found(&house, query(5000, None, 2)), all[..2]);
+    assert_eq!(found(&house, query(Timestamp(5000), None, 2)), all[..2]);
     let second = TimedCursor {
-        listed_at: 2000,
+        listed_at: Timestamp(2000),
         number: all[1].0.number(),
     };
-    assert_eq!(found(&house, query(5000, Some(second), 2)), all[2..]);
+    assert_eq!(
+        found(&house, query(Timestamp(5000), Some(second), 2)),
+        all[2..]
+    );
     sleepers[0].0.ask(EndSnooze).unwrap();
     let house = house.crash();
     assert_eq!(
-        found(&house, query(5000, None, 10)),
+        found(&house, query(all_due, None, 10)),
         all[1..],
         "a crash changes nothing"
     );
@@ -561,10 +567,10 @@ pub(super) fn what_sleeps_is_found_in_the_order_of_its_waking<B: Bench>() {
 }
 
 /// Waits until the clock shows a later millisecond; gives it.
-fn the_next_millisecond() -> i64 {
-    let begun = Timestamp::now().0;
+fn the_next_millisecond() -> Timestamp {
+    let begun = Timestamp::now();
     loop {
-        let now = Timestamp::now().0;
+        let now = Timestamp::now();
         if now > begun {
             return now;
         }
@@ -583,7 +589,7 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
         .ask(CloseConversation::default());
     assert!(closed.is_ok());
     asleep
-        .ask(snoozed_until(i64::from(u32::MAX) * 1000))
+        .ask(snoozed_until(Timestamp(i64::from(u32::MAX) * 1000)))
         .unwrap();
     let before = the_next_millisecond();
     the_next_millisecond();
@@ -612,12 +618,13 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
         "{folded:?}"
     );
     assert_eq!(
-        found(&house, 0).len(),
+        found(&house, Timestamp::EPOCH).len(),
         1,
         "the first that is not due ends it"
     );
     quiet = house.reopened(quiet.id);
-    quiet.ask(CloseIdle { after_ms: 0 }).unwrap();
+    let after = Duration::ZERO;
+    quiet.ask(CloseIdle { after }).unwrap();
     assert_eq!(
         found(&house, before)
             .iter()
@@ -633,8 +640,8 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
     house.is_sound();
 }
 
-fn snoozed_until(until: i64) -> ChangeConversation {
-    change(json!({"status": "pending", "snoozed_until": Timestamp(until)}))
+fn snoozed_until(until: Timestamp) -> ChangeConversation {
+    change(json!({"status": "pending", "snoozed_until": until}))
 }
 
 pub(super) fn a_thing_is_loaded_by_its_whole_identifier<B: Bench>() {

@@ -13,6 +13,7 @@ use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
 use colloquy_model::stream::StreamOffset;
+use colloquy_model::time::Timestamp;
 
 /// Whether a delivery waits, was delivered or has failed.
 #[derive(
@@ -80,7 +81,7 @@ pub struct Waiting {
     /// How many attempts have been made so far.
     pub attempts: u32,
     /// When it may be tried; none where something before it waits.
-    pub due: Option<i64>,
+    pub due: Option<Timestamp>,
 }
 
 /// A delivery that the store has not seen.
@@ -97,7 +98,7 @@ pub struct NewDelivery {
     /// The kind of the event that is delivered.
     pub kind: EventKind,
     /// When it was made, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
     /// What has become of it already.
     pub fate: Fate,
 }
@@ -110,7 +111,7 @@ pub struct Fate {
     /// How many attempts have been made in all.
     pub attempts: u32,
     /// When it may be tried, where it is pending and the first of its lane.
-    pub due: i64,
+    pub due: Timestamp,
     /// Attempts that the store has not seen.
     pub log: Vec<Attempt>,
 }
@@ -121,9 +122,9 @@ pub enum Change {
     /// An attempt was made, and this came of it.
     Attempted(Fate),
     /// It may be tried from now on.
-    Due(i64),
+    Due(Timestamp),
     /// It has ended, and is sent again from now on, in a lane of its own.
-    Again(i64),
+    Again(Timestamp),
 }
 
 /// What waits of an endpoint counts as failed from here on.
@@ -151,9 +152,9 @@ pub struct Replay {
     /// None behind this position.
     pub last: Position,
     /// No events before this instant, in Unix milliseconds.
-    pub since: Option<i64>,
+    pub since: Option<Timestamp>,
     /// No events after this instant, in Unix milliseconds.
-    pub until: Option<i64>,
+    pub until: Option<Timestamp>,
     /// Of these kinds; empty: whatever the endpoint wants.
     pub kinds: Vec<EventKind>,
 }
@@ -194,7 +195,7 @@ pub struct FailingEndpoint {
     /// The number of the endpoint's identifier.
     pub endpoint: u64,
     /// In Unix milliseconds; none where it fails no more.
-    pub since: Option<i64>,
+    pub since: Option<Timestamp>,
 }
 
 /// Everything that whoever delivers has to say at once: written whole or not at all, in this order.
@@ -215,9 +216,9 @@ pub struct DeliverySlice {
     /// Answers that are kept under idempotency keys; they have no rows.
     pub answers: Vec<Commit>,
     /// The wall clock, in Unix milliseconds.
-    pub now: i64,
+    pub now: Timestamp,
     /// Deliveries that ended and were made before this instant may go.
-    pub keep_from: i64,
+    pub keep_from: Timestamp,
 }
 
 /// What is left to be tidied after a slice was written.
@@ -245,7 +246,7 @@ pub struct DueQuery {
     /// The endpoint that is meant.
     pub endpoint: u64,
     /// Heads of lanes that are due up to this instant.
-    pub until: i64,
+    pub until: Timestamp,
     /// How many lanes are given at most.
     pub lanes: usize,
     /// At most so many deliveries; but each lane's head.
@@ -258,7 +259,7 @@ pub struct DueLanes {
     /// By lane: its head and what follows it, in order.
     pub lanes: Vec<Vec<Waiting>>,
     /// When the next head is due that is not among them.
-    pub next_due: Option<i64>,
+    pub next_due: Option<Timestamp>,
 }
 
 /// A delivery as lists show it.
@@ -271,17 +272,17 @@ pub struct StoredDelivery {
     /// The position of the event among all commits.
     pub position: Position,
     /// When the event was committed.
-    pub event_at: i64,
+    pub event_at: Timestamp,
     /// The kind of the event that is delivered.
     pub kind: EventKind,
     /// When the delivery was made, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
     /// Whether it waits, was delivered or has failed.
     pub state: DeliveryState,
     /// How many attempts have been made so far.
     pub attempts: u32,
     /// When it may be tried next, in Unix milliseconds, where it waits.
-    pub due: Option<i64>,
+    pub due: Option<Timestamp>,
     /// Its attempts; empty in lists.
     pub log: Vec<Attempt>,
 }
@@ -327,7 +328,7 @@ pub struct StoredEndpoint {
     /// How many deliveries to the endpoint wait.
     pub pending: u64,
     /// Since when attempts have only failed, in Unix milliseconds.
-    pub failing_since: Option<i64>,
+    pub failing_since: Option<Timestamp>,
 }
 
 impl StoredEndpoint {
@@ -372,7 +373,7 @@ pub struct EndpointTotals {
     /// Deliveries that were given up.
     pub failed: u64,
     /// When the newest of those that were taken was taken.
-    pub last_success_at: Option<i64>,
+    pub last_success_at: Option<Timestamp>,
     /// When the oldest that waits was made.
-    pub oldest_pending_at: Option<i64>,
+    pub oldest_pending_at: Option<Timestamp>,
 }

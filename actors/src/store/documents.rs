@@ -11,6 +11,7 @@ use colloquy_model::id::{UserId, VersionId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// A version as it is stored, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct StoredVersion {
     /// The user who wrote the version; none for a key of the account.
     pub author: Option<UserId>,
     /// When, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
 }
 
 impl StoredVersion {
@@ -51,7 +52,7 @@ pub struct StoredDocument {
     /// The sequence of its last row.
     pub sequence: Sequence,
     /// When what it shows changed last, in Unix milliseconds.
-    pub updated_at: i64,
+    pub updated_at: Timestamp,
     /// The document's header, in JSON as its actor wrote it.
     pub body: String,
     /// All versions, oldest first.
@@ -117,7 +118,7 @@ pub struct DocumentRow {
     /// The sequence of its last row.
     pub sequence: Sequence,
     /// When what it shows changed last, in Unix milliseconds.
-    pub updated_at: i64,
+    pub updated_at: Timestamp,
     /// The document's header, in JSON as its actor wrote it.
     pub body: String,
 }
@@ -149,7 +150,7 @@ pub struct DocumentQuery {
     /// Of this content type, by code.
     pub content_type: Option<i64>,
     /// Changed after this instant, in Unix milliseconds.
-    pub updated_after: Option<i64>,
+    pub updated_after: Option<Timestamp>,
     /// Whether those in the bin are wanted, and no others.
     pub deleted: bool,
     /// Only these, by number, in this order: what a search has found.
@@ -185,9 +186,9 @@ pub struct ActivityQuery {
     /// Only what this user or key did.
     pub actor: Option<Subject>,
     /// Only after this instant, in Unix milliseconds …
-    pub since: Option<i64>,
+    pub since: Option<Timestamp>,
     /// … and before this one.
-    pub until: Option<i64>,
+    pub until: Option<Timestamp>,
     /// The part of the list that is wanted.
     pub paging: Paging,
 }
@@ -200,7 +201,7 @@ pub struct ActivityRow {
     /// The kind of event: what was done.
     pub kind: EventKind,
     /// When, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
     /// The user or key that did it.
     pub actor: Option<String>,
     /// The event's data, in JSON.

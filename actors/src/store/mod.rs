@@ -53,6 +53,7 @@ use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
@@ -238,7 +239,7 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// Documents that have been in the bin since before this instant, oldest first.
     fn overdue_documents(
         &self,
-        before: i64,
+        before: Timestamp,
         most: u32,
     ) -> Later<Result<Vec<OwnedDocument>, ReadError>>;
 

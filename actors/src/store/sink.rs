@@ -8,6 +8,7 @@ use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
+use colloquy_model::time::Timestamp;
 
 use super::{KeyPosition, KeySlice, StoredRecord};
 
@@ -20,7 +21,11 @@ pub trait CommitSink: Send + Sync + 'static {
     ///
     /// # Errors
     /// The record can't be read, and going on without it would lose something.
-    fn recovered_record(&self, record: &StoredRecord, last_used: i64) -> serde_json::Result<()>;
+    fn recovered_record(
+        &self,
+        record: &StoredRecord,
+        last_used: Timestamp,
+    ) -> serde_json::Result<()>;
 
     /// Takes in a webhook endpoint that stood in the store when it was opened.
     fn recovered_endpoint(&self, id: WebhookId, tenant: Tenant);
@@ -56,7 +61,7 @@ pub struct KeyUse {
     /// The key that was used.
     pub key: KeyId,
     /// In Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
 }
 
 /// The idempotency keys that are held in memory, as the store sees them: it takes the oldest out of
@@ -113,7 +118,7 @@ pub(super) struct NoSink;
 
 #[cfg(test)]
 impl CommitSink for NoSink {
-    fn recovered_record(&self, _: &StoredRecord, _: i64) -> serde_json::Result<()> {
+    fn recovered_record(&self, _: &StoredRecord, _: Timestamp) -> serde_json::Result<()> {
         Ok(())
     }
     fn recovered_endpoint(&self, _: WebhookId, _: Tenant) {}

@@ -20,6 +20,7 @@ use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::StreamOffset;
+use colloquy_model::time::Timestamp;
 
 /// An entity as it is committed.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub struct StoredConversation {
     /// The sequence of its last row.
     pub sequence: Sequence,
     /// When that row was committed, in Unix milliseconds.
-    pub updated_at: i64,
+    pub updated_at: Timestamp,
     /// How many messages there are up to and with it.
     pub counts: MessageCounts,
 }
@@ -78,9 +79,9 @@ pub struct ConversationHeader {
     /// How many messages the conversation has.
     pub messages: u64,
     /// When the last message was sent, in Unix milliseconds.
-    pub last_message_at: Option<i64>,
+    pub last_message_at: Option<Timestamp>,
     /// When anything changed last.
-    pub updated_at: i64,
+    pub updated_at: Timestamp,
 }
 
 /// A message as its last edit, if any, left it.
@@ -132,7 +133,7 @@ pub struct KeptRow {
     /// Which request: what is left of its [`colloquy_model::idempotency::Fingerprint`].
     pub request: Vec<u8>,
     /// When, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
     /// What the request did: its status follows from it.
     pub done: Done,
     /// The identifier of what was created.
@@ -157,9 +158,9 @@ pub struct Facets {
     /// Only those that are assigned to this user.
     pub assignee: Option<UserId>,
     /// Made after this instant, in Unix milliseconds.
-    pub created_after: Option<i64>,
+    pub created_after: Option<Timestamp>,
     /// Made before this instant, in Unix milliseconds.
-    pub created_before: Option<i64>,
+    pub created_before: Option<Timestamp>,
 }
 
 /// Which conversations are listed, and in which order.
@@ -242,7 +243,7 @@ pub struct TimedQuery {
     /// The time by which conversations are found.
     pub timing: Timing,
     /// In Unix milliseconds; what comes later is not due: the first such one ends the answer.
-    pub until: i64,
+    pub until: Timestamp,
     /// Where the answer before ended; none at the beginning.
     pub behind: Option<TimedCursor>,
     /// How many conversations are given at most.
@@ -253,7 +254,7 @@ pub struct TimedQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedCursor {
     /// The time by which the conversation is sorted, as [`Timed::listed_at`] has it.
-    pub listed_at: i64,
+    pub listed_at: Timestamp,
     /// The number of its identifier, which orders those of one time.
     pub number: u64,
 }
@@ -266,9 +267,9 @@ pub struct Timed {
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
     /// By which it is sorted: its header's, which may be older than what is known.
-    pub listed_at: i64,
+    pub listed_at: Timestamp,
     /// The time as far as it is known, in Unix milliseconds.
-    pub at: i64,
+    pub at: Timestamp,
 }
 
 /// What is read by position, over all accounts.

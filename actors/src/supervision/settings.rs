@@ -147,7 +147,7 @@ impl Supervision {
         let Some(reservation) = reservation else {
             return Ok(answer);
         };
-        let now = Timestamp::now().0;
+        let now = Timestamp::now();
         // A place of its own: it is fenced by nothing.
         let id = SupervisionId::new(now);
         let mut commit = Commit::new(subject(id), Sequence::ZERO, caller, now);
@@ -174,7 +174,7 @@ impl Supervision {
 
     fn commit_of(&self, revision: Sequence, settings: KeptSettings, caller: Caller) -> Commit {
         let body = json::text(&settings);
-        let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now().0);
+        let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now());
         commit.rows.push(NewRow {
             kind: match revision {
                 Sequence::ZERO => EventKind::RecordCreated,

@@ -121,8 +121,8 @@ impl AttemptRunner {
     pub(super) fn end(
         &mut self,
         end: AttemptEnd,
-        failing_since: Option<i64>,
-        now: i64,
+        failing_since: Option<Timestamp>,
+        now: Timestamp,
     ) -> Conclusion {
         self.in_flight -= 1;
         self.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -151,9 +151,8 @@ impl AttemptRunner {
     }
 
     /// Whether an endpoint that has only failed since then is disabled for it.
-    fn is_too_long(&self, since: i64, now: i64) -> bool {
-        let most = i64::try_from(self.settings.disable_after.as_millis()).unwrap_or(i64::MAX);
-        now.saturating_sub(since) >= most
+    fn is_too_long(&self, since: Timestamp, now: Timestamp) -> bool {
+        now.since(since) >= self.settings.disable_after
     }
 }
 
@@ -174,7 +173,7 @@ impl SignedRequest {
             secrets: &endpoint.secrets,
             event: event.id(),
             body: &body,
-            now_ms: began.0,
+            now: began,
             attempt,
         });
         let request = OutboundRequest {

@@ -20,6 +20,7 @@ use crate::store::{
 use colloquy_model::attempt::Attempt;
 use colloquy_model::commit::Commit;
 use colloquy_model::event::Event;
+use colloquy_model::time::Timestamp;
 
 /// Deliveries that all queues hold together, about; each may fill its places.
 const HELD_ALL: usize = 262_144;
@@ -34,7 +35,7 @@ pub(super) enum Verdict {
     /// It is given up for good.
     Failed,
     /// It is tried again at this instant, in Unix milliseconds.
-    Later(i64),
+    Later(Timestamp),
 }
 
 /// Where an event stays until it is sent.
@@ -128,7 +129,7 @@ impl DeliveryQueue {
     }
 
     /// An event is to be delivered.
-    pub(super) fn push(&mut self, matching: Matching<'_>, now: i64) {
+    pub(super) fn push(&mut self, matching: Matching<'_>, now: Timestamp) {
         let capacity = self.capacity();
         let Matching {
             endpoint,
@@ -218,7 +219,7 @@ impl DeliveryQueue {
     }
 
     /// Takes what can be sent now, and what has to be read of the store.
-    pub(super) fn take_due(&mut self, now: i64) -> DueWork {
+    pub(super) fn take_due(&mut self, now: Timestamp) -> DueWork {
         while let Some(endpoint) = self.wake_times.pop_due(now) {
             self.dirty.insert(endpoint);
         }
@@ -247,7 +248,7 @@ impl DeliveryQueue {
     }
 
     /// When something is due again, in Unix milliseconds.
-    pub(super) fn next_wake(&self) -> Option<i64> {
+    pub(super) fn next_wake(&self) -> Option<Timestamp> {
         self.wake_times.next()
     }
 
@@ -263,7 +264,7 @@ impl DeliveryQueue {
         attempt: &PendingAttempt,
         verdict: Verdict,
         log: Vec<Attempt>,
-        now: i64,
+        now: Timestamp,
     ) {
         self.free_place(attempt);
         let Some(queue) = self.current_queue(attempt) else {
@@ -291,7 +292,12 @@ impl DeliveryQueue {
 
     /// What was to be delivered is no more: it is given up, though no receiver failed. The log says
     /// so.
-    pub(super) fn event_gone(&mut self, attempt: &PendingAttempt, log: Vec<Attempt>, now: i64) {
+    pub(super) fn event_gone(
+        &mut self,
+        attempt: &PendingAttempt,
+        log: Vec<Attempt>,
+        now: Timestamp,
+    ) {
         self.free_place(attempt);
         if self.current_queue(attempt).is_some() {
             let fate = Fate {
@@ -305,7 +311,7 @@ impl DeliveryQueue {
     }
 
     /// An attempt could not be made, because what is sent could not be read.
-    pub(super) fn put_back(&mut self, attempt: &PendingAttempt, now: i64) {
+    pub(super) fn put_back(&mut self, attempt: &PendingAttempt, now: Timestamp) {
         self.free_place(attempt);
         if let Some(queue) = self.current_queue(attempt) {
             queue.put_back(attempt.key, now);
@@ -336,7 +342,7 @@ impl DeliveryQueue {
     }
 
     /// What the store had for a queue.
-    pub(super) fn refilled(&mut self, refill: &Refill, found: Option<DueLanes>, now: i64) {
+    pub(super) fn refilled(&mut self, refill: &Refill, found: Option<DueLanes>, now: Timestamp) {
         let capacity = self.capacity();
         if let Some(queue) = self.endpoints.get_mut(&refill.query.endpoint) {
             queue.refilled(refill, found, now, capacity);
@@ -350,7 +356,7 @@ impl DeliveryQueue {
         endpoint: u64,
         key: LaneKey,
         number: i64,
-        now: i64,
+        now: Timestamp,
     ) -> RetryOutcome {
         let Some(queue) = self.endpoints.get_mut(&endpoint) else {
             return RetryOutcome::NotHeld;
@@ -364,7 +370,7 @@ impl DeliveryQueue {
     }
 
     /// A delivery that has ended is sent again, in a lane of its own.
-    pub(super) fn send_again(&mut self, endpoint: u64, delivery: Waiting, now: i64) {
+    pub(super) fn send_again(&mut self, endpoint: u64, delivery: Waiting, now: Timestamp) {
         let capacity = self.capacity();
         let Some(queue) = self.endpoints.get_mut(&endpoint) else {
             return;
@@ -409,7 +415,11 @@ impl DeliveryQueue {
 
     /// What is to be written now; one at a time, until [`DeliveryQueue::slice_written`]. Deliveries
     /// that ended and were made before `keep_from` may go.
-    pub(super) fn take_slice(&mut self, now: i64, keep_from: i64) -> Box<DeliverySlice> {
+    pub(super) fn take_slice(
+        &mut self,
+        now: Timestamp,
+        keep_from: Timestamp,
+    ) -> Box<DeliverySlice> {
         self.slice.take(now, keep_from)
     }
 

@@ -7,6 +7,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -33,7 +34,7 @@ struct Row {
     position: Position,
     state: DeliveryState,
     attempts: u32,
-    due: Option<i64>,
+    due: Option<Timestamp>,
 }
 
 /// What the store promises of slices, as plainly as can be.
@@ -107,7 +108,7 @@ impl Model {
     }
 
     fn due(&self, query: &DueQuery) -> DueLanes {
-        let mut heads: Vec<(i64, i64, LaneKey)> = self
+        let mut heads: Vec<(Timestamp, i64, LaneKey)> = self
             .waiting()
             .filter_map(|(number, row)| Some((row.due?, *number, row.key)))
             .collect();
@@ -159,7 +160,7 @@ fn event(position: Position, entity: u64) -> Arc<Event> {
         entity,
         sequence: Sequence(u64::try_from(position.0).unwrap()),
         kind: EventKind::MessageCreated,
-        at: 1_000,
+        at: Timestamp(1_000),
     };
     Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
 }
@@ -199,7 +200,7 @@ struct Life {
     writing: Option<Box<DeliverySlice>>,
     refills: Vec<(Refill, DueLanes)>,
     in_flight: Vec<PendingAttempt>,
-    now: i64,
+    now: Timestamp,
     /// Everything that was committed: (position, entity).
     log: Vec<(Position, u64)>,
     matched: Position,
@@ -208,7 +209,7 @@ struct Life {
     taken: BTreeMap<u64, Vec<Position>>,
     given_up: BTreeSet<Position>,
     sent: usize,
-    retry_ms: i64,
+    retry_after: Duration,
 }
 
 impl Life {
@@ -221,13 +222,13 @@ impl Life {
             writing: None,
             refills: Vec::new(),
             in_flight: Vec::new(),
-            now: 1,
+            now: Timestamp(1),
             log: Vec::new(),
             matched: Position::ZERO,
             taken: BTreeMap::new(),
             given_up: BTreeSet::new(),
             sent: 0,
-            retry_ms: 10,
+            retry_after: Duration::from_millis(10),
         }
     }
 
@@ -301,7 +302,7 @@ impl Life {
         let verdict = match well {
             true => Verdict::Delivered,
             false if attempt.attempt >= ATTEMPTS_MAX => Verdict::Failed,
-            false => Verdict::Later(self.now + self.retry_ms),
+            false => Verdict::Later(self.now + self.retry_after),
         };
         if well || verdict == Verdict::Failed {
             self.taken
@@ -315,7 +316,7 @@ impl Life {
 
     fn flush(&mut self) {
         if !self.queue.is_writing() {
-            self.writing = Some(self.queue.take_slice(self.now, 0));
+            self.writing = Some(self.queue.take_slice(self.now, Timestamp(0)));
         }
     }
 
@@ -368,7 +369,7 @@ impl Life {
             Step::Flush => self.flush(),
             Step::Written => self.written(),
             Step::Crash(on_disk) => self.crash(*on_disk),
-            Step::Wait(ms) => self.now += ms,
+            Step::Wait(ms) => self.now.0 += ms,
             Step::Refill => self.refill(),
             Step::GiveUp => {
                 // Written with the position up to which it counts, as an endpoint's change is; so
@@ -396,7 +397,7 @@ proptest! {
         }
         // In the end the receiver is well, and everything has left.
         for _ in 0..20_000 {
-            life.now += 7;
+            life.now.0 += 7;
             (0..LIMITS.per_endpoint).for_each(|_| life.land(true));
             life.flush();
             life.written();
@@ -417,7 +418,7 @@ proptest! {
 #[test]
 fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room() {
     let mut life = Life::new();
-    life.retry_ms = 1_000_000;
+    life.retry_after = Duration::from_secs(1_000);
     // More conversations than there is room for wait for a later attempt.
     for entity in 100..100 + HELD_MAX as u64 + 50 {
         life.take(&Step::Events(entity, 1));
@@ -452,7 +453,7 @@ fn fill(queue: &mut DeliveryQueue, endpoint: u64, entities: std::ops::Range<u64>
             event: &event,
             keep: Keep::InMemory,
         };
-        queue.push(matching, 0);
+        queue.push(matching, Timestamp(0));
     }
 }
 
@@ -478,7 +479,7 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
             .map(|endpoint| queue.endpoint(endpoint).unwrap().in_flight())
             .collect()
     };
-    let first = queue.take_due(0).attempts;
+    let first = queue.take_due(Timestamp(0)).attempts;
     assert_eq!(
         under_way(&queue),
         [4, 2, 1, 1, 4],
@@ -495,9 +496,9 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
             &in_flight.remove(ended).unwrap(),
             Verdict::Delivered,
             Vec::new(),
-            now,
+            Timestamp(now),
         );
-        in_flight.extend(queue.take_due(now).attempts);
+        in_flight.extend(queue.take_due(Timestamp(now)).attempts);
         let [one, two, three, four, _] = under_way(&queue)[..] else {
             panic!("five endpoints")
         };
@@ -507,8 +508,8 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
         );
     }
     while let Some(attempt) = in_flight.pop_front() {
-        queue.attempt_ended(&attempt, Verdict::Delivered, Vec::new(), 100);
-        in_flight.extend(queue.take_due(100).attempts);
+        queue.attempt_ended(&attempt, Verdict::Delivered, Vec::new(), Timestamp(100));
+        in_flight.extend(queue.take_due(Timestamp(100)).attempts);
     }
     assert!(
         queue

@@ -58,8 +58,8 @@ pub(super) struct Dispatcher {
 }
 
 /// The wall clock's time, in Unix milliseconds.
-pub(super) fn now_ms() -> i64 {
-    Timestamp::now().0
+pub(super) fn now_ms() -> Timestamp {
+    Timestamp::now()
 }
 
 impl ThreadActor for Dispatcher {
@@ -220,10 +220,10 @@ impl Dispatcher {
     /// Asks to be woken when something is due next.
     fn set_alarm(&mut self, pending: PendingWrite, context: &mut Context<Message>) {
         let now = Instant::now();
-        let queue = self.queue.next_wake().map(|at| {
-            now + Duration::from_millis(u64::try_from(at.saturating_sub(now_ms())).unwrap_or(0))
-                .min(LOOK_EVERY)
-        });
+        let queue = self
+            .queue
+            .next_wake()
+            .map(|at| now + at.since(Timestamp::now()).min(LOOK_EVERY));
         let write = self
             .writes
             .next_at(pending)

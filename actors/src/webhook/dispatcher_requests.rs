@@ -12,6 +12,7 @@ use super::pending_requests::PendingRequest;
 use super::slice_builder::SliceNumbers;
 use crate::store::{DeliveryState, StoredDelivery, Waiting};
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Context, LoadError};
 
 impl Dispatcher {
@@ -95,7 +96,12 @@ impl Dispatcher {
     }
 
     /// Has the queue send a delivery now; gives it as it is then.
-    fn retried(&mut self, endpoint: u64, mut found: StoredDelivery, now: i64) -> StoredDelivery {
+    fn retried(
+        &mut self,
+        endpoint: u64,
+        mut found: StoredDelivery,
+        now: Timestamp,
+    ) -> StoredDelivery {
         if found.state == DeliveryState::Pending {
             let outcome = self.queue.retry_now(endpoint, found.key, found.number, now);
             if outcome != RetryOutcome::Queues {

@@ -99,7 +99,7 @@ impl Desk {
         let store = SqliteStore::open(&path, Arc::new(views.clone()), StoreSettings::for_tests())
             .unwrap()
             .0;
-        let id = WebhookId::new(1);
+        let id = WebhookId::new(Timestamp(1));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -137,7 +137,7 @@ impl Desk {
             request,
             identity: Arc::clone(&self.views.identity),
         };
-        match command.decide(&self.endpoint, None, Timestamp(now_ms())) {
+        match command.decide(&self.endpoint, None, now_ms()) {
             Decision::Change { commit, change, .. } => {
                 self.commit(commit);
                 self.endpoint.apply(change);
@@ -158,7 +158,7 @@ impl Desk {
         for sequence in sequences {
             let counts = MessageCounts {
                 agent: sequence,
-                last_message_at: Some(1),
+                last_message_at: Some(Timestamp(1)),
                 ..MessageCounts::default()
             };
             let kind = EventKind::MessageCreated;

@@ -40,8 +40,7 @@ impl Dispatcher {
             self.queue.set_matched(matched);
         }
         let (now, keep) = (now_ms(), self.dependencies.settings.keep_deliveries);
-        let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
-        let slice = self.queue.take_slice(now, now.saturating_sub(keep));
+        let slice = self.queue.take_slice(now, now - keep);
         self.write(slice, context);
     }
 

@@ -96,9 +96,9 @@ pub(super) fn health_view(health: Health, stored: &StoredHealth<'_>) -> Option<H
         accounts,
     } = stored;
     let last_success = health.last_success.max(totals.last_success_at);
-    let oldest_pending_ms = totals
+    let oldest_pending = totals
         .oldest_pending_at
-        .map(|at| (Timestamp::now().0 - at).max(0));
+        .map(|at| Timestamp::now().since(at));
     Some(HealthView {
         account_id: *accounts.get(&health.tenant.account_number())?,
         webhook_id: health.id,
@@ -107,10 +107,10 @@ pub(super) fn health_view(health: Health, stored: &StoredHealth<'_>) -> Option<H
         disabled_reason: *disabled_reason,
         pending: totals.pending,
         in_flight: health.in_flight,
-        oldest_pending_seconds: oldest_pending_ms.map(|ms| ms / 1000),
-        failing_since: health.failing_since.map(Timestamp),
+        oldest_pending_seconds: oldest_pending.map(|age| age.as_secs().cast_signed()),
+        failing_since: health.failing_since,
         delivered: totals.delivered,
         failed: totals.failed,
-        last_success_at: last_success.map(Timestamp),
+        last_success_at: last_success,
     })
 }

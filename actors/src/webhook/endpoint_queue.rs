@@ -7,6 +7,7 @@
 //! follows it, as it gets room. What waits for a later attempt stays in the store then.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::lanes::{Lanes, QueuedDelivery, RetryOutcome};
 use super::receiver_health::{ReceiverHealth, Reception};
@@ -15,14 +16,15 @@ use crate::store::{DueLanes, DueQuery, LaneKey};
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 
 /// Deliveries that one queue holds, at most.
 pub(super) const HELD_MAX: usize = 256;
 /// With so many that wait, or fewer, a queue becomes fully in memory again. Below its capacity, so
 /// that it does not change all the time.
 const FULLY_HELD_MAX: usize = HELD_MAX / 2;
-/// The wait after the store could not be read, in milliseconds.
-const PAUSE_MS: i64 = 1000;
+/// The wait after the store could not be read.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A delivery on its way out.
 #[derive(Debug, Clone)]
@@ -57,7 +59,7 @@ pub(super) struct StoredQueue {
     /// How many deliveries wait in the store.
     pub(super) waiting: u64,
     /// Since when every attempt has failed, in Unix milliseconds; none where the last did not.
-    pub(super) failing_since: Option<i64>,
+    pub(super) failing_since: Option<Timestamp>,
 }
 
 /// Whether anything is sent to an endpoint.
@@ -181,7 +183,7 @@ impl EndpointQueue {
     }
 
     /// Whether it has something that may be sent.
-    pub(super) fn may_send(&self, now: i64, in_flight_max: usize) -> bool {
+    pub(super) fn may_send(&self, now: Timestamp, in_flight_max: usize) -> bool {
         self.has_sendable(in_flight_max) && now >= self.health.next_at()
     }
 
@@ -190,7 +192,7 @@ impl EndpointQueue {
     }
 
     /// The next that may be sent.
-    pub(super) fn next(&mut self, now: i64, in_flight_max: usize) -> Option<PendingAttempt> {
+    pub(super) fn next(&mut self, now: Timestamp, in_flight_max: usize) -> Option<PendingAttempt> {
         if !self.may_send(now, in_flight_max) {
             return None;
         }
@@ -220,7 +222,7 @@ impl EndpointQueue {
     }
 
     /// A receiver has taken something, or not.
-    pub(super) fn record_result(&mut self, reception: Reception, now: i64) {
+    pub(super) fn record_result(&mut self, reception: Reception, now: Timestamp) {
         self.health.attempt_ends(reception, now);
     }
 
@@ -236,7 +238,7 @@ impl EndpointQueue {
     }
 
     /// The head of a lane is tried again, not before `due`.
-    pub(super) fn retry_head(&mut self, key: LaneKey, due: i64) {
+    pub(super) fn retry_head(&mut self, key: LaneKey, due: Timestamp) {
         if self.fully_in_memory() {
             self.lanes.retry_head(key, due);
         } else {
@@ -246,8 +248,8 @@ impl EndpointQueue {
     }
 
     /// The head of a lane could not be tried: what is sent could not be read.
-    pub(super) fn put_back(&mut self, key: LaneKey, now: i64) {
-        self.lanes.delay_head(key, now + PAUSE_MS);
+    pub(super) fn put_back(&mut self, key: LaneKey, now: Timestamp) {
+        self.lanes.delay_head(key, now + PAUSE);
     }
 
     /// A delivery is to be tried now, not when it is due.
@@ -256,13 +258,13 @@ impl EndpointQueue {
     }
 
     /// Makes ready what is due by now.
-    pub(super) fn wake(&mut self, now: i64) {
+    pub(super) fn wake(&mut self, now: Timestamp) {
         self.lanes.wake(now);
         self.backlog.wake(now);
     }
 
-    /// When it has to be woken next, in Unix milliseconds.
-    pub(super) fn next_wake(&self, now: i64, in_flight_max: usize) -> Option<i64> {
+    /// When it has to be woken next.
+    pub(super) fn next_wake(&self, now: Timestamp, in_flight_max: usize) -> Option<Timestamp> {
         let next_at = self.health.next_at();
         let keeps_distance = self.has_sendable(in_flight_max) && now < next_at;
         let paced = keeps_distance.then_some(next_at);
@@ -274,7 +276,7 @@ impl EndpointQueue {
 
     /// What is to be read of the store, if anything is; to be answered by
     /// [`EndpointQueue::refilled`].
-    pub(super) fn begin_refill(&mut self, now: i64, capacity: usize) -> Option<Refill> {
+    pub(super) fn begin_refill(&mut self, now: Timestamp, capacity: usize) -> Option<Refill> {
         let few = self.waiting <= u64::try_from(FULLY_HELD_MAX.min(capacity)).unwrap_or(0);
         let has_room = few || self.lanes.held() <= capacity / 2;
         if !self.backlog.may_read() || self.fully_in_memory() || !has_room {
@@ -286,7 +288,7 @@ impl EndpointQueue {
         let query = if few {
             DueQuery {
                 endpoint,
-                until: i64::MAX,
+                until: Timestamp::MAX,
                 lanes: capacity,
                 deliveries: capacity.saturating_mul(capacity),
             }
@@ -309,7 +311,7 @@ impl EndpointQueue {
         &mut self,
         refill: &Refill,
         found: Option<DueLanes>,
-        now: i64,
+        now: Timestamp,
         capacity: usize,
     ) {
         let end = match found {
@@ -326,7 +328,7 @@ impl EndpointQueue {
             }
             Some(_) => ReadEnd::Superseded,
             None => ReadEnd::Failed {
-                retry_at: now + PAUSE_MS,
+                retry_at: now + PAUSE,
             },
         };
         self.backlog.end_read(end);

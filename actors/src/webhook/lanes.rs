@@ -8,6 +8,7 @@ use super::held_event::HeldEvent;
 use crate::store::{LaneKey, Waiting};
 use colloquy_model::event::Event;
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 
 /// A delivery that waits in a lane.
 #[derive(Debug)]
@@ -78,8 +79,8 @@ enum HeadState {
     Ready,
     /// It is being sent: an attempt is under way.
     InFlight,
-    /// It may be sent from this instant on, in Unix milliseconds.
-    WaitsUntil(i64),
+    /// It may be sent from this instant on.
+    WaitsUntil(Timestamp),
 }
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ struct Lane {
 /// When the head of a lane may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HeadDue {
-    at: i64,
+    at: Timestamp,
     key: LaneKey,
 }
 
@@ -129,7 +130,7 @@ impl Lanes {
     }
 
     /// When the first of the heads that wait may be sent.
-    pub(super) fn next_due(&self) -> Option<i64> {
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.waiting.first().map(|due| due.at)
     }
 
@@ -179,7 +180,7 @@ impl Lanes {
     }
 
     /// The head that was sent has failed, and is tried again from `due` on.
-    pub(super) fn retry_head(&mut self, key: LaneKey, due: i64) {
+    pub(super) fn retry_head(&mut self, key: LaneKey, due: Timestamp) {
         if let Some(head) = self
             .lanes
             .get_mut(&key)
@@ -191,7 +192,7 @@ impl Lanes {
     }
 
     /// The head could not be sent, which is no attempt, and may be from `due` on.
-    pub(super) fn delay_head(&mut self, key: LaneKey, due: i64) {
+    pub(super) fn delay_head(&mut self, key: LaneKey, due: Timestamp) {
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.head = HeadState::WaitsUntil(due);
             self.waiting.insert(HeadDue { at: due, key });
@@ -222,7 +223,7 @@ impl Lanes {
     }
 
     /// Heads that are due are ready.
-    pub(super) fn wake(&mut self, now: i64) {
+    pub(super) fn wake(&mut self, now: Timestamp) {
         while let Some(due) = self.waiting.first().copied().filter(|due| due.at <= now) {
             self.waiting.remove(&due);
             if let Some(lane) = self.lanes.get_mut(&due.key) {
@@ -240,7 +241,7 @@ impl Lanes {
     }
 
     /// Lets go of all lanes whose head waits; gives when the first of these is due, if there is one.
-    pub(super) fn evict_waiting(&mut self) -> Option<i64> {
+    pub(super) fn evict_waiting(&mut self) -> Option<Timestamp> {
         let waiting = std::mem::take(&mut self.waiting);
         for due in &waiting {
             self.evict(due.key);
@@ -250,7 +251,7 @@ impl Lanes {
 
     /// Takes in a lane as the store had it, up to `capacity` deliveries of all lanes. What is held
     /// of it is newer; what follows that is the store's to tell.
-    pub(super) fn merge(&mut self, found: Vec<Waiting>, now: i64, capacity: usize) {
+    pub(super) fn merge(&mut self, found: Vec<Waiting>, now: Timestamp, capacity: usize) {
         let Some(head) = found.first() else { return };
         let (key, due) = (head.key, head.due.unwrap_or(now));
         if !self.contains(key) {
@@ -273,7 +274,7 @@ impl Lanes {
     }
 
     /// A lane, still without deliveries, whose head is due at this instant.
-    fn insert(&mut self, key: LaneKey, due: i64, now: i64) {
+    fn insert(&mut self, key: LaneKey, due: Timestamp, now: Timestamp) {
         let head = if due <= now {
             self.ready.push_back(key);
             HeadState::Ready

@@ -148,6 +148,7 @@ mod tests {
     use colloquy_model::id::WebhookId;
     use colloquy_model::sequence::Sequence;
     use colloquy_model::stream::FeedNumber;
+    use colloquy_model::time::Timestamp;
 
     fn tenant() -> Tenant {
         Tenant::of(1, Mode::Live)
@@ -176,7 +177,7 @@ mod tests {
             entity: 7,
             sequence: Sequence(1),
             kind,
-            at: 1_000,
+            at: Timestamp(1_000),
         };
         let seen = SeenNow {
             channel: Some(Channel::Chat),
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_gets_what_is_committed_while_it_is_enabled() {
-        let id = WebhookId::new(1);
+        let id = WebhookId::new(Timestamp(1));
         let mut matcher = Matcher::new(Matched {
             position: Position(10),
             within: 0,
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn an_event_of_many_endpoints_is_matched_a_few_at_a_time_also_by_whoever_goes_on_from_there() {
-        let ids: Vec<WebhookId> = (1..=7).map(|_| WebhookId::new(1)).collect();
+        let ids: Vec<WebhookId> = (1..=7).map(|_| WebhookId::new(Timestamp(1))).collect();
         let mut all: Vec<u64> = ids.iter().map(|id| id.number()).collect();
         all.sort_unstable();
         let fresh = |matched: Matched| {

@@ -62,8 +62,8 @@ impl DeliveryView {
             event: stored.kind.word(),
             status: stored.state,
             attempts: stored.attempts,
-            next_attempt_at: stored.due.map(Timestamp),
-            created_at: Timestamp(stored.at),
+            next_attempt_at: stored.due,
+            created_at: stored.at,
         }
     }
 }
@@ -178,7 +178,7 @@ impl Requester {
     }
 
     /// Accepts what was asked; `now` is in Unix milliseconds.
-    pub(super) fn answer(self, body: &impl Serialize, now: i64) -> AcceptedAnswer {
+    pub(super) fn answer(self, body: &impl Serialize, now: Timestamp) -> AcceptedAnswer {
         // Shapes of ours: they can't fail.
         let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();
         let answer = Answer::accepted(body.clone());
@@ -239,8 +239,8 @@ pub(super) struct Health {
     pub(super) url: String,
     pub(super) enabled: bool,
     pub(super) in_flight: usize,
-    pub(super) failing_since: Option<i64>,
-    pub(super) last_success: Option<i64>,
+    pub(super) failing_since: Option<Timestamp>,
+    pub(super) last_success: Option<Timestamp>,
 }
 
 /// What memory knows of all endpoints, by identifier.

@@ -1,10 +1,14 @@
 //! How the receiver behind an endpoint answers, and the distance that attempts keep while it only
 //! fails.
 
+use std::time::Duration;
+
+use colloquy_model::time::Timestamp;
+
 /// After so many failures in a row the attempts keep a distance, twice as long after as many more.
 const FAILURES_MAX: u32 = 64;
 /// The first one: a dead endpoint must not cost what a healthy one needs.
-const DISTANCE_MS: i64 = 5;
+const DISTANCE: Duration = Duration::from_millis(5);
 /// How often it doubles, up to 160 ms: so soon is seen that the endpoint is back.
 const DOUBLINGS_MAX: u32 = 5;
 
@@ -30,14 +34,14 @@ pub(super) enum Reception {
 enum ReceiverState {
     /// The last attempt was accepted, or there was none.
     Well,
-    /// It only fails. Times are in Unix milliseconds.
+    /// It only fails.
     Failing {
         /// When the first of these attempts failed.
-        since: i64,
+        since: Timestamp,
         /// How many have failed since, as far as this process has seen.
         in_a_row: u32,
         /// No attempt is made before.
-        next_at: i64,
+        next_at: Timestamp,
     },
 }
 
@@ -45,16 +49,16 @@ enum ReceiverState {
 #[derive(Debug)]
 pub(super) struct ReceiverHealth {
     state: ReceiverState,
-    last_success: Option<i64>,
+    last_success: Option<Timestamp>,
 }
 
 impl ReceiverHealth {
     /// As the store remembers it: since when it only fails, if it does.
-    pub(super) fn new(failing_since: Option<i64>) -> Self {
+    pub(super) fn new(failing_since: Option<Timestamp>) -> Self {
         let failing = |since| ReceiverState::Failing {
             since,
             in_a_row: 0,
-            next_at: 0,
+            next_at: Timestamp::EPOCH,
         };
         ReceiverHealth {
             state: failing_since.map_or(ReceiverState::Well, failing),
@@ -62,8 +66,8 @@ impl ReceiverHealth {
         }
     }
 
-    /// Since when every attempt has failed, in Unix milliseconds; none where the last did not.
-    pub(super) fn failing_since(&self) -> Option<i64> {
+    /// Since when every attempt has failed; none where the last did not.
+    pub(super) fn failing_since(&self) -> Option<Timestamp> {
         match self.state {
             ReceiverState::Well => None,
             ReceiverState::Failing { since, .. } => Some(since),
@@ -71,31 +75,31 @@ impl ReceiverHealth {
     }
 
     /// When it last accepted something, as far as this process has seen.
-    pub(super) fn last_success(&self) -> Option<i64> {
+    pub(super) fn last_success(&self) -> Option<Timestamp> {
         self.last_success
     }
 
     /// When the next attempt may be made; long past where there is no distance to keep.
-    pub(super) fn next_at(&self) -> i64 {
+    pub(super) fn next_at(&self) -> Timestamp {
         match self.state {
-            ReceiverState::Well => 0,
+            ReceiverState::Well => Timestamp::EPOCH,
             ReceiverState::Failing { next_at, .. } => next_at,
         }
     }
 
     /// An attempt begins: after many failures the next one keeps its distance to it.
-    pub(super) fn attempt_begins(&mut self, now: i64) {
+    pub(super) fn attempt_begins(&mut self, now: Timestamp) {
         if let ReceiverState::Failing {
             in_a_row, next_at, ..
         } = &mut self.state
             && let Some(doublings) = (*in_a_row / FAILURES_MAX).checked_sub(1)
         {
-            *next_at = now + (DISTANCE_MS << doublings.min(DOUBLINGS_MAX));
+            *next_at = now + DISTANCE * (1 << doublings.min(DOUBLINGS_MAX));
         }
     }
 
     /// An attempt is over, and came to this.
-    pub(super) fn attempt_ends(&mut self, reception: Reception, now: i64) {
+    pub(super) fn attempt_ends(&mut self, reception: Reception, now: Timestamp) {
         match (reception, &mut self.state) {
             (Reception::Accepted, state) => {
                 *state = ReceiverState::Well;
@@ -108,7 +112,7 @@ impl ReceiverHealth {
                 *state = ReceiverState::Failing {
                     since: now,
                     in_a_row: 1,
-                    next_at: 0,
+                    next_at: Timestamp::EPOCH,
                 };
             }
         }

@@ -2,6 +2,7 @@
 //! sign them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use colloquy_model::entity::Kind;
 use colloquy_model::id::{WebhookId, WebhookKind};
 use colloquy_model::present::present;
 use colloquy_model::text::{Description, Text, WebhookUrl};
-use colloquy_model::time::Timestamp;
+use colloquy_model::time::{Timestamp, unix_ms};
 
 /// Makes an endpoint.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -161,7 +162,8 @@ pub struct Webhook {
 #[derive(Clone, Serialize, Deserialize, PartialEq)]
 struct StoredSecret {
     secret: String,
-    until: Option<i64>,
+    #[serde(with = "unix_ms::option", default)]
+    until: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for Webhook {
@@ -214,8 +216,8 @@ impl Webhook {
         secret
     }
 
-    fn touched(&mut self, now: i64) {
-        self.view.updated_at = Timestamp(now.max(self.view.updated_at.0));
+    fn touched(&mut self, now: Timestamp) {
+        self.view.updated_at = now.max(self.view.updated_at);
     }
 }
 
@@ -243,7 +245,7 @@ impl RecordRequest<Webhook> for CreateWebhook {
         self,
         context: &CommandContext<Webhook>,
     ) -> Result<NewRecord<Webhook>, RecordError> {
-        let made = Timestamp(context.id.created_ms());
+        let made = context.id.created_at();
         let view = WebhookView {
             webhook_id: context.id,
             url: self.url.into_string(),
@@ -326,7 +328,7 @@ impl RecordRequest<Webhook> for RotateSecret {
         let mut webhook = held.clone();
         webhook.secrets.truncate(if overlap == 0 { 0 } else { 1 });
         for old in &mut webhook.secrets {
-            old.until = Some(context.now.saturating_add(i64::from(overlap) * 1000));
+            old.until = Some(context.now + Duration::from_secs(overlap.into()));
         }
         let secret = webhook.new_secret();
         webhook.touched(context.now);

@@ -32,7 +32,7 @@ fn refused<T: DeserializeOwned>(json: Value) -> bool {
     serde_json::from_value::<T>(json).is_err()
 }
 
-fn context(id: WebhookId, now: i64) -> CommandContext<Webhook> {
+fn context(id: WebhookId, now: Timestamp) -> CommandContext<Webhook> {
     CommandContext {
         id,
         tenant: TENANT,
@@ -41,9 +41,9 @@ fn context(id: WebhookId, now: i64) -> CommandContext<Webhook> {
 }
 
 fn created(json: Value) -> (WebhookId, Webhook, String) {
-    let id = WebhookId::new(1_000);
+    let id = WebhookId::new(Timestamp(1_000));
     let new: CreateWebhook = from(json);
-    let made = new.decide_vacant(&context(id, 1_000)).unwrap();
+    let made = new.decide_vacant(&context(id, Timestamp(1_000))).unwrap();
     (id, made.state, made.secret.unwrap())
 }
 
@@ -51,7 +51,11 @@ fn shown(webhook: &Webhook, secret: Secret<'_>) -> Value {
     serde_json::from_slice(&webhook.show(&Identity::default(), secret)).unwrap()
 }
 
-fn ask<Q: RecordRequest<Webhook>>(webhook: &Webhook, request: Q, now: i64) -> Outcome<Webhook> {
+fn ask<Q: RecordRequest<Webhook>>(
+    webhook: &Webhook,
+    request: Q,
+    now: Timestamp,
+) -> Outcome<Webhook> {
     let context = context(webhook.view.webhook_id, now);
     request.decide(webhook, &context).unwrap()
 }
@@ -79,7 +83,7 @@ fn newest(text: String) -> SigningSecret {
 }
 
 /// A secret that signs until then.
-fn ending(text: String, ends_at: i64) -> SigningSecret {
+fn ending(text: String, ends_at: Timestamp) -> SigningSecret {
     SigningSecret {
         text,
         ends_at: Some(ends_at),
@@ -89,7 +93,7 @@ fn ending(text: String, ends_at: i64) -> SigningSecret {
 #[test]
 fn a_new_endpoint_gets_everything_and_shows_its_secret_once() {
     let (id, webhook, secret) = created(json!({"url": "https://example.com/hook"}));
-    let made = Timestamp(id.created_ms());
+    let made = id.created_at();
     let expected = json!({
         "webhook_id": id, "url": "https://example.com/hook", "events": ["*"], "filter": null, "description": null,
         "enabled": true, "disabled_reason": null, "created_at": made, "updated_at": made,
@@ -176,14 +180,14 @@ fn a_change_that_changes_nothing_is_none() {
         json!({"url": "https://example.com", "description": "x"}),
     ] {
         assert!(matches!(
-            ask(&webhook, from::<ChangeWebhook>(same), 9_000),
+            ask(&webhook, from::<ChangeWebhook>(same), Timestamp(9_000)),
             Outcome::Show
         ));
     }
     let changed = put(ask(
         &webhook,
         from::<ChangeWebhook>(json!({"filter": {}, "description": null})),
-        i64::MAX / 4,
+        Timestamp(i64::MAX / 4),
     ));
     assert_eq!(
         (&changed.view.filter, &changed.view.description),
@@ -202,18 +206,25 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
         };
         (webhook, secret)
     };
-    let (webhook, second) = rotate(&webhook, json!({}), 5_000);
+    let (webhook, second) = rotate(&webhook, json!({}), Timestamp(5_000));
     let held = |webhook: &Webhook| webhook.endpoint(id, TENANT).secrets;
     assert_eq!(
         held(&webhook),
-        [newest(second.clone()), ending(first, 86_405_000)]
+        [newest(second.clone()), ending(first, Timestamp(86_405_000))]
     );
-    let (webhook, third) = rotate(&webhook, json!({"overlap_seconds": 60}), 6_000);
-    assert_eq!(held(&webhook), [newest(third), ending(second, 66_000)]);
-    let (webhook, fourth) = rotate(&webhook, json!({"overlap_seconds": 0}), 7_000);
+    let (webhook, third) = rotate(&webhook, json!({"overlap_seconds": 60}), Timestamp(6_000));
+    assert_eq!(
+        held(&webhook),
+        [newest(third), ending(second, Timestamp(66_000))]
+    );
+    let (webhook, fourth) = rotate(&webhook, json!({"overlap_seconds": 0}), Timestamp(7_000));
     assert_eq!(held(&webhook), [newest(fourth)]);
     let request: RotateSecret = from(json!({"overlap_seconds": 31_536_001}));
-    assert!(request.decide(&webhook, &context(id, 8_000)).is_err());
+    assert!(
+        request
+            .decide(&webhook, &context(id, Timestamp(8_000)))
+            .is_err()
+    );
 }
 
 #[test]
@@ -224,7 +235,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
         DisableWebhook {
             reason: DisabledReason::Gone,
         },
-        5_000,
+        Timestamp(5_000),
     ));
     assert_eq!(shown(&gone, Secret::Hidden)["disabled_reason"], "gone");
     assert!(matches!(
@@ -233,7 +244,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
             DisableWebhook {
                 reason: DisabledReason::Failing
             },
-            6_000
+            Timestamp(6_000)
         ),
         Outcome::Show
     ));
@@ -241,7 +252,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
         ask(
             webhook,
             from::<ChangeWebhook>(json!({"enabled": enabled})),
-            7_000,
+            Timestamp(7_000),
         )
     };
     assert!(matches!(change(&gone, false), Outcome::Show));
@@ -259,7 +270,7 @@ fn who_was_disabled_by_the_server_says_why_until_enabled_again() {
 
 #[test]
 fn an_endpoint_reads_back_from_its_record_and_from_its_rows() {
-    let document = colloquy_model::id::DocumentId::new(1);
+    let document = colloquy_model::id::DocumentId::new(Timestamp(1));
     let (id, webhook, secret) = created(json!({
         "url": "https://example.com", "events": ["message.created", "document.shared"], "enabled": false,
         "filter": {"channel": ["chat", "email"], "priority": ["high"], "document_id": [document]},
@@ -340,7 +351,7 @@ fn parsed(bytes: &Bytes) -> Value {
 /// An endpoint of test data that was just made.
 fn made() -> Play {
     let mut play = Play {
-        record: Record::vacant(WebhookId::new(1)),
+        record: Record::vacant(WebhookId::new(Timestamp(1))),
         keys: Arc::default(),
     };
     let new: CreateWebhook = from(json!({"url": "https://example.com"}));
@@ -354,7 +365,7 @@ fn made() -> Play {
 #[test]
 fn a_kept_answer_has_no_secret() {
     let play = Play {
-        record: Record::vacant(WebhookId::new(1)),
+        record: Record::vacant(WebhookId::new(Timestamp(1))),
         keys: Arc::default(),
     };
     let tenant = Tenant::of(1, Mode::Test);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::endpoint_directory::EndpointDirectory;
 use super::messages::{DeliveryError, ReplayRequest};
@@ -16,6 +17,7 @@ use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::position::Position;
 use colloquy_model::stream::StreamOffset;
+use colloquy_model::time::Timestamp;
 
 /// Deliveries of one replay that wait, about.
 const WAITING_MAX: u64 = 128;
@@ -23,13 +25,13 @@ const WAITING_MAX: u64 = 128;
 const PAGE_EVENTS: u32 = 64;
 /// Instants of commits are nearly in the order of their positions: the clocks that set them are off
 /// by less than this.
-const DISORDER_MS: i64 = 60_000;
+const DISORDER: Duration = Duration::from_mins(1);
 /// Numbers of a feed are smaller.
 const NUMBER_MAX: u64 = 1 << 40;
 
 /// The wait after the store could not be read, and after something stored could not be.
-const PAUSE_MS: i64 = 1_000;
-const PAUSE_UNREADABLE_MS: i64 = 60_000;
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_UNREADABLE: Duration = Duration::from_mins(1);
 
 /// The replays that are under way, by lane.
 #[derive(Debug, Default)]
@@ -58,7 +60,7 @@ struct Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// More are to be made, not before this instant, in Unix milliseconds.
-    DueAt(i64),
+    DueAt(Timestamp),
     /// Events are being read for them.
     Reading,
     /// All deliveries are made, and some have not ended.
@@ -129,7 +131,7 @@ impl Replays {
     /// one is given to another replay.
     pub(super) fn new(last_lane: i64, open: Vec<OpenReplay>) -> Self {
         let job = |OpenReplay { replay, waiting }| {
-            let stage = Stage::DueAt(0);
+            let stage = Stage::DueAt(Timestamp(0));
             (
                 replay.lane,
                 Job {
@@ -172,17 +174,17 @@ impl Replays {
         &mut self,
         ask: Box<ReplayRequest>,
         last: Position,
-        now: i64,
+        now: Timestamp,
     ) -> ReplayStart {
-        self.last_lane = (self.last_lane + 1).max(now);
+        self.last_lane = (self.last_lane + 1).max(now.0);
         let replay = Replay {
             lane: self.last_lane,
             endpoint: ask.requester.webhook.number(),
             tenant: ask.requester.caller.tenant,
             next: StreamOffset::BEGINNING,
             last,
-            since: ask.since.map(|since| since.0),
-            until: ask.until.map(|until| until.0),
+            since: ask.since,
+            until: ask.until,
             kinds: ask.kinds.clone(),
         };
         ReplayStart {
@@ -196,7 +198,7 @@ impl Replays {
         let job = Job {
             replay: replay.clone(),
             waiting: 0,
-            stage: Stage::DueAt(0),
+            stage: Stage::DueAt(Timestamp::EPOCH),
         };
         self.jobs.insert(replay.lane, job);
         ReplayChange::Open(replay)
@@ -204,7 +206,7 @@ impl Replays {
 
     /// Begins to read for each replay of which little waits; what is read is to be handed to
     /// [`Replays::take_page`].
-    pub(super) fn begin_reads(&mut self, now: i64) -> Vec<ReplayRead> {
+    pub(super) fn begin_reads(&mut self, now: Timestamp) -> Vec<ReplayRead> {
         let is_due = |job: &Job| {
             job.waiting < WAITING_MAX && matches!(job.stage, Stage::DueAt(at) if at <= now)
         };
@@ -234,7 +236,7 @@ impl Replays {
         &mut self,
         read: ReplayPage,
         endpoints: &EndpointDirectory,
-        now: i64,
+        now: Timestamp,
     ) -> Option<ReplayStep> {
         let lane = read.lane;
         let job = self.jobs.get_mut(&lane)?;
@@ -242,9 +244,9 @@ impl Replays {
             Ok(page) => page.unwrap_or_default(),
             Err(error) => {
                 let pause = if error == ReadError::Unreadable {
-                    PAUSE_UNREADABLE_MS
+                    PAUSE_UNREADABLE
                 } else {
-                    PAUSE_MS
+                    PAUSE
                 };
                 tracing::warn!(%error, "a replay can't be read: it waits");
                 job.stage = Stage::DueAt(now + pause);
@@ -304,20 +306,19 @@ impl Replays {
 impl Job {
     /// Whether an event happened between the instants that were asked for.
     fn is_asked_for(&self, event: &Event) -> bool {
-        self.replay.since.is_none_or(|since| event.at >= since) && !self.is_behind(event.at, 0)
+        self.replay.since.is_none_or(|since| event.at >= since)
+            && !self.is_behind(event.at, Duration::ZERO)
     }
 
     /// Whether an instant lies behind the last one that was asked for, and by more than this.
-    fn is_behind(&self, at: i64, slack_ms: i64) -> bool {
-        self.replay
-            .until
-            .is_some_and(|until| at > until.saturating_add(slack_ms))
+    fn is_behind(&self, at: Timestamp, slack: Duration) -> bool {
+        self.replay.until.is_some_and(|until| at > until + slack)
     }
 
     /// Whether nothing behind this page is asked for.
     fn is_last(&self, page: &EventPage) -> bool {
         let last = page.events.last();
-        !page.more || last.is_some_and(|last| self.is_behind(last.at, DISORDER_MS))
+        !page.more || last.is_some_and(|last| self.is_behind(last.at, DISORDER))
     }
 }
 
@@ -341,9 +342,9 @@ async fn first_behind(
     store: &dyn EventLog,
     tenant: Tenant,
     low: StreamOffset,
-    since: Option<i64>,
+    since: Option<Timestamp>,
 ) -> Result<StreamOffset, ReadError> {
-    let since = since.map_or(i64::MIN, |since| since.saturating_sub(DISORDER_MS));
+    let since = since.map_or(Timestamp::MIN, |since| since - DISORDER);
     let (mut low, mut high) = (low.0, NUMBER_MAX);
     while low < high {
         let middle = low + (high - low) / 2;

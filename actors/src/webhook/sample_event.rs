@@ -41,7 +41,7 @@ pub(super) fn sample(kind: EventKind, tenant: Tenant, now: Timestamp) -> Event {
         entity: 1,
         sequence: Sequence(1),
         kind,
-        at: now.0,
+        at: now,
     };
     let payload = serde_json::to_vec(&data(kind, now)).unwrap_or_default();
     Event::new(row, SeenNow::default(), Bytes::from(payload))
@@ -95,7 +95,7 @@ fn data(kind: EventKind, now: Timestamp) -> Value {
         }
         EventKind::DocumentShared => with(document(now), [("share", share(now))]),
         EventKind::DocumentPermissionsUpdated => {
-            let user = json!({"user_id": UserId::new(now.0), "email": "grace@example.com", "role": "editor", "added_at": now});
+            let user = json!({"user_id": UserId::new(now), "email": "grace@example.com", "role": "editor", "added_at": now});
             with(document(now), [("collaborators", json!([user]))])
         }
         EventKind::DocumentCommented => with(document(now), [("comment", comment(now))]),
@@ -113,9 +113,9 @@ fn with<const N: usize>(mut object: Value, fields: [(&str, Value); N]) -> Value 
 }
 
 fn conversation(now: Timestamp) -> Value {
-    let customer = CustomerId::new(now.0);
+    let customer = CustomerId::new(now);
     json!({
-        "conversation_id": ConversationId::new(now.0),
+        "conversation_id": ConversationId::new(now),
         "customer_id": customer,
         "customer": {"id": customer, "name": "Ada Lovelace"},
         "status": "active",
@@ -134,13 +134,13 @@ fn conversation(now: Timestamp) -> Value {
 
 fn message(now: Timestamp) -> Value {
     json!({
-        "message_id": MessageId::with_sequence(now.0, Sequence(1)),
-        "conversation_id": ConversationId::new(now.0),
+        "message_id": MessageId::with_sequence(now, Sequence(1)),
+        "conversation_id": ConversationId::new(now),
         "seq": 1,
         "content": "Where is my order?",
         "type": "text",
         "sender_type": "customer",
-        "sender_id": CustomerId::new(now.0),
+        "sender_id": CustomerId::new(now),
         "metadata": {},
         "sent_at": now,
         "edited_at": null,
@@ -149,14 +149,14 @@ fn message(now: Timestamp) -> Value {
 }
 
 fn document(now: Timestamp) -> Value {
-    let author = UserId::new(now.0);
+    let author = UserId::new(now);
     json!({
-        "id": DocumentId::new(now.0),
+        "id": DocumentId::new(now),
         "title": "Returns policy",
         "content_type": "text/markdown",
         "metadata": {},
         "owner_id": author,
-        "version": Id::<VersionKind>::new(now.0),
+        "version": Id::<VersionKind>::new(now),
         "version_number": 1,
         "role": null,
         "created_at": now,
@@ -167,23 +167,23 @@ fn document(now: Timestamp) -> Value {
 }
 
 fn version(now: Timestamp, parents: usize) -> Value {
-    let parents: Vec<Id<VersionKind>> = (0..parents).map(|_| Id::new(now.0)).collect();
+    let parents: Vec<Id<VersionKind>> = (0..parents).map(|_| Id::new(now)).collect();
     json!({
-        "id": Id::<VersionKind>::new(now.0),
-        "document_id": DocumentId::new(now.0),
+        "id": Id::<VersionKind>::new(now),
+        "document_id": DocumentId::new(now),
         "number": parents.len() + 1,
         "label": null,
         "branch": "main",
         "parents": parents,
         "message": "Say how long a refund takes",
-        "author": UserId::new(now.0),
+        "author": UserId::new(now),
         "created_at": now,
     })
 }
 
 fn share(now: Timestamp) -> Value {
     json!({
-        "share_id": Id::<ShareKind>::new(now.0),
+        "share_id": Id::<ShareKind>::new(now),
         "role": "viewer",
         "expires_at": null,
         "max_uses": null,
@@ -195,12 +195,12 @@ fn share(now: Timestamp) -> Value {
 
 fn comment(now: Timestamp) -> Value {
     json!({
-        "comment_id": Id::<CommentKind>::new(now.0),
-        "version": Id::<VersionKind>::new(now.0),
+        "comment_id": Id::<CommentKind>::new(now),
+        "version": Id::<VersionKind>::new(now),
         "start_line": 1,
         "end_line": 1,
         "body": "Which countries?",
-        "author": UserId::new(now.0),
+        "author": UserId::new(now),
         "resolved": false,
         "outdated": false,
         "created_at": now,

@@ -30,7 +30,12 @@ pub(super) struct Made {
 }
 
 /// Judges an attempt that ended at `now`; `chance` is 0 to 1.
-pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f64) -> Outcome {
+pub(super) fn judge(
+    settings: &WebhookSettings,
+    made: Made,
+    now: Timestamp,
+    chance: f64,
+) -> Outcome {
     let Made {
         attempt,
         began,
@@ -58,7 +63,7 @@ pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f6
         Some(wait) => {
             let spread = 1.0 + settings.jitter.clamp(0.0, 1.0) * (2.0 * chance - 1.0);
             let wait = wait.mul_f64(spread).max(asked.unwrap_or_default());
-            Verdict::Later(now.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+            Verdict::Later(now + wait)
         }
     };
     let attempt = attempt_of(began, took, reply);
@@ -72,13 +77,13 @@ pub(super) fn judge(settings: &WebhookSettings, made: Made, now: i64, chance: f6
 
 /// What the last delivery's log says of an endpoint that has only failed for so long that it is
 /// disabled.
-pub(super) fn epitaph(since: i64, now: i64) -> Attempt {
+pub(super) fn epitaph(since: Timestamp, now: Timestamp) -> Attempt {
     let error = format!(
         "the endpoint has only failed since {}: it was disabled",
-        Timestamp(since)
+        since
     );
     Attempt {
-        attempted_at: Timestamp(now),
+        attempted_at: now,
         status: None,
         duration_ms: 0,
         answer: None,
@@ -87,10 +92,10 @@ pub(super) fn epitaph(since: i64, now: i64) -> Attempt {
 }
 
 /// What the log says of a delivery whose event is not stored any more.
-pub(super) fn unread(now: i64) -> Attempt {
+pub(super) fn unread(now: Timestamp) -> Attempt {
     let error = "the event is not stored any more: retention has taken it".to_owned();
     Attempt {
-        attempted_at: Timestamp(now),
+        attempted_at: now,
         status: None,
         duration_ms: 0,
         answer: None,
@@ -133,7 +138,7 @@ mod tests {
                 took: Duration::ZERO,
                 reply,
             },
-            1_000,
+            Timestamp(1_000),
             chance,
         )
         .verdict
@@ -142,28 +147,40 @@ mod tests {
     #[test]
     fn an_attempt_is_followed_by_the_next_of_the_schedule_until_there_is_none() {
         assert_eq!(verdict(1, 204, None, 0.5), Verdict::Delivered);
-        assert_eq!(verdict(1, 500, None, 0.5), Verdict::Later(6_000));
+        assert_eq!(verdict(1, 500, None, 0.5), Verdict::Later(Timestamp(6_000)));
         assert_eq!(
             (verdict(1, 500, None, 0.0), verdict(1, 302, None, 1.0)),
-            (Verdict::Later(5_500), Verdict::Later(6_500))
+            (
+                Verdict::Later(Timestamp(5_500)),
+                Verdict::Later(Timestamp(6_500))
+            )
         );
-        assert_eq!(verdict(2, 500, None, 0.5), Verdict::Later(31_000));
+        assert_eq!(
+            verdict(2, 500, None, 0.5),
+            Verdict::Later(Timestamp(31_000))
+        );
         assert_eq!(verdict(3, 500, None, 0.5), Verdict::Failed);
         assert_eq!(verdict(1, 410, None, 0.5), Verdict::Failed);
     }
 
     #[test]
     fn a_receiver_that_asks_for_time_gets_up_to_an_hour() {
-        assert_eq!(verdict(1, 429, Some(60), 0.5), Verdict::Later(61_000));
+        assert_eq!(
+            verdict(1, 429, Some(60), 0.5),
+            Verdict::Later(Timestamp(61_000))
+        );
         assert_eq!(
             verdict(1, 503, Some(1_000_000), 0.5),
-            Verdict::Later(3_601_000)
+            Verdict::Later(Timestamp(3_601_000))
         );
         assert_eq!(
             verdict(1, 503, Some(1), 0.5),
-            Verdict::Later(6_000),
+            Verdict::Later(Timestamp(6_000)),
             "the schedule's times are the earliest"
         );
-        assert_eq!(verdict(1, 500, Some(60), 0.5), Verdict::Later(6_000));
+        assert_eq!(
+            verdict(1, 500, Some(60), 0.5),
+            Verdict::Later(Timestamp(6_000))
+        );
     }
 }

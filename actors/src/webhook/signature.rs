@@ -8,6 +8,7 @@ use sha2::Sha256;
 
 use colloquy_model::endpoint::SigningSecret;
 use colloquy_model::id::EventId;
+use colloquy_model::time::Timestamp;
 
 /// How a secret begins; the rest is base64 of its bytes.
 const PREFIX: &str = "whsec_";
@@ -22,8 +23,8 @@ pub struct Signing<'a> {
     pub event: EventId,
     /// What is sent, byte for byte.
     pub body: &'a [u8],
-    /// When, in Unix milliseconds.
-    pub now_ms: i64,
+    /// The instant at which it is signed.
+    pub now: Timestamp,
     /// Which attempt it is: 1, 2, 3 …
     pub attempt: u32,
 }
@@ -43,10 +44,10 @@ pub fn headers(signing: Signing<'_>) -> Vec<(&'static str, String)> {
         secrets,
         event,
         body,
-        now_ms,
+        now,
         attempt,
     } = signing;
-    let seconds = now_ms.div_euclid(1000).to_string();
+    let seconds = now.unix_seconds().to_string();
     let id = event.to_string();
     let mut service = format!("t={seconds}");
     let mut standard = Vec::new();
@@ -55,7 +56,7 @@ pub fn headers(signing: Signing<'_>) -> Vec<(&'static str, String)> {
         seconds: &seconds,
         body,
     };
-    for secret in secrets.iter().filter(|secret| secret.signs_at(now_ms)) {
+    for secret in secrets.iter().filter(|secret| secret.signs_at(now)) {
         service.push_str(&format!(",v1={}", service_signature(&secret.text, signed)));
         standard.push(format!("v1,{}", standard_signature(&secret.text, signed)));
     }
@@ -168,14 +169,14 @@ mod tests {
                 .len(),
             32
         );
-        let secrets = [(newest, None), (older, Some(5_000))]
+        let secrets = [(newest, None), (older, Some(Timestamp(5_000)))]
             .map(|(text, ends_at)| SigningSecret { text, ends_at });
-        let count = |now_ms| {
+        let count = |now| {
             let signing = Signing {
                 secrets: &secrets,
-                event: EventId::new(1),
+                event: EventId::new(Timestamp(1)),
                 body: b"{}",
-                now_ms,
+                now,
                 attempt: 2,
             };
             let headers = headers(signing);
@@ -188,13 +189,16 @@ mod tests {
             };
             assert_eq!(
                 (of("webhook-timestamp"), of("X-Webhook-Attempt")),
-                ((now_ms / 1000).to_string(), "2".to_owned())
+                (now.unix_seconds().to_string(), "2".to_owned())
             );
             (
                 of("X-Service-Signature").matches(",v1=").count(),
                 of("webhook-signature").split(' ').count(),
             )
         };
-        assert_eq!((count(4_999), count(5_000)), ((2, 2), (1, 1)));
+        assert_eq!(
+            (count(Timestamp(4_999)), count(Timestamp(5_000))),
+            ((2, 2), (1, 1))
+        );
     }
 }

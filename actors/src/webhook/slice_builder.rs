@@ -10,6 +10,7 @@ use crate::store::{
 };
 use colloquy_model::commit::Commit;
 use colloquy_model::event::Event;
+use colloquy_model::time::Timestamp;
 
 /// A slice that is being written.
 #[derive(Debug)]
@@ -44,14 +45,14 @@ pub(super) enum OutcomeAt {
 pub(super) struct SliceBuilder {
     slice: Box<DeliverySlice>,
     /// Since when endpoints only fail, where that has changed.
-    failing: BTreeMap<u64, Option<i64>>,
+    failing: BTreeMap<u64, Option<Timestamp>>,
     number: u64,
     /// Endpoints that the slice is about.
     endpoints: HashSet<u64>,
     in_flight: Option<SliceInFlight>,
     next_delivery: i64,
     /// When the last delivery was made, in Unix milliseconds.
-    last_at: i64,
+    last_at: Timestamp,
 }
 
 impl SliceBuilder {
@@ -64,12 +65,18 @@ impl SliceBuilder {
             endpoints: HashSet::new(),
             in_flight: None,
             next_delivery: last_delivery + 1,
-            last_at: 0,
+            last_at: Timestamp::EPOCH,
         }
     }
 
     /// A new delivery of this event; gives its number.
-    pub(super) fn add(&mut self, endpoint: u64, key: LaneKey, event: &Arc<Event>, now: i64) -> i64 {
+    pub(super) fn add(
+        &mut self,
+        endpoint: u64,
+        key: LaneKey,
+        event: &Arc<Event>,
+        now: Timestamp,
+    ) -> i64 {
         let number = self.next_delivery;
         self.next_delivery += 1;
         // Never back: lists are in order of the numbers, identifiers begin with the instant.
@@ -132,7 +139,7 @@ impl SliceBuilder {
     }
 
     /// Since when an endpoint only fails; none where it does no more.
-    pub(super) fn set_failing(&mut self, endpoint: u64, since: Option<i64>) {
+    pub(super) fn set_failing(&mut self, endpoint: u64, since: Option<Timestamp>) {
         self.failing.insert(endpoint, since);
     }
 
@@ -212,7 +219,7 @@ impl SliceBuilder {
     }
 
     /// What is to be written now; one at a time, until [`SliceBuilder::written`].
-    pub(super) fn take(&mut self, now: i64, keep_from: i64) -> Box<DeliverySlice> {
+    pub(super) fn take(&mut self, now: Timestamp, keep_from: Timestamp) -> Box<DeliverySlice> {
         let mut slice = std::mem::take(&mut self.slice);
         slice.failing = std::mem::take(&mut self.failing)
             .into_iter()

@@ -1,6 +1,7 @@
 //! What an endpoint's queue knows of the deliveries that the store alone holds: whether they are to
 //! be read, and from when on reading shows what memory has decided.
 
+use colloquy_model::time::Timestamp;
 use std::collections::HashMap;
 
 /// Whether the store is to be read for deliveries that memory does not hold.
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 enum BacklogState {
     /// Nothing in there may be sent before this instant, in Unix milliseconds; without one, before
     /// a slice is written.
-    Resting { until: Option<i64> },
+    Resting { until: Option<Timestamp> },
     /// There may be something that may be sent.
     Wanted,
     /// It is being read, and has not changed since.
@@ -31,11 +32,11 @@ enum BacklogState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadEnd {
     /// It shows the queue's deliveries, but for heads that are due later.
-    Current { next_due: Option<i64> },
+    Current { next_due: Option<Timestamp> },
     /// The endpoint was given up meanwhile: what was read counts no more.
     Superseded,
     /// The store could not be read, and is not asked again before this instant.
-    Failed { retry_at: i64 },
+    Failed { retry_at: Timestamp },
 }
 
 /// The part of an endpoint's queue that the store alone holds.
@@ -98,21 +99,21 @@ impl StoreBacklog {
 
     /// Memory lets go of a lane whose head is due at this instant: the store alone holds it now.
     /// While the store is wanted or read, its answer tells of it, or the slice that is to follow.
-    pub(super) fn took_over(&mut self, due: i64) {
+    pub(super) fn took_over(&mut self, due: Timestamp) {
         if let BacklogState::Resting { until } = &mut self.state {
             *until = Some(until.map_or(due, |until| until.min(due)));
         }
     }
 
     /// Notes what is due by now.
-    pub(super) fn wake(&mut self, now: i64) {
+    pub(super) fn wake(&mut self, now: Timestamp) {
         if matches!(self.state, BacklogState::Resting { until: Some(due) } if due <= now) {
             self.state = BacklogState::Wanted;
         }
     }
 
     /// When it has to be woken next, in Unix milliseconds.
-    pub(super) fn next_wake(&self) -> Option<i64> {
+    pub(super) fn next_wake(&self) -> Option<Timestamp> {
         match self.state {
             BacklogState::Resting { until } => until,
             BacklogState::Wanted | BacklogState::Reading | BacklogState::Outdated => None,

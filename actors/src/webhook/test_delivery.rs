@@ -80,7 +80,7 @@ async fn attempt(endpoint: &Endpoint, event: EventKind, courier: &dyn Courier) -
         secrets: &endpoint.secrets,
         event: event.id(),
         body: &body,
-        now_ms: sent_at.0,
+        now: sent_at,
         attempt: 1,
     };
     let account = endpoint.tenant.account_number();

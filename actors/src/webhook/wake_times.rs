@@ -2,28 +2,30 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use colloquy_model::time::Timestamp;
+
 /// When one endpoint's queue has to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct WakeTime {
-    at: i64,
+    at: Timestamp,
     endpoint: u64,
 }
 
-/// The instants of all endpoints, in Unix milliseconds.
+/// The instants of all endpoints.
 #[derive(Debug, Default)]
 pub(super) struct WakeTimes {
     by_time: BTreeSet<WakeTime>,
-    by_endpoint: HashMap<u64, i64>,
+    by_endpoint: HashMap<u64, Timestamp>,
 }
 
 impl WakeTimes {
     /// The earliest instant of all.
-    pub(super) fn next(&self) -> Option<i64> {
+    pub(super) fn next(&self) -> Option<Timestamp> {
         self.by_time.first().map(|time| time.at)
     }
 
     /// Sets an endpoint's instant in place of the one before; none: it need not be looked at.
-    pub(super) fn set(&mut self, endpoint: u64, at: Option<i64>) {
+    pub(super) fn set(&mut self, endpoint: u64, at: Option<Timestamp>) {
         let before = match at {
             Some(at) => self.by_endpoint.insert(endpoint, at),
             None => self.by_endpoint.remove(&endpoint),
@@ -35,7 +37,7 @@ impl WakeTimes {
     }
 
     /// Takes out the next endpoint whose instant has come.
-    pub(super) fn pop_due(&mut self, now: i64) -> Option<u64> {
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<u64> {
         let due = self
             .by_time
             .first()

@@ -67,8 +67,8 @@ impl ConnectionAuth {
     }
 
     /// Who it is now; none where it may not go on.
-    pub(super) fn principal(&self, app: &AppState, now_ms: i64) -> Option<Principal> {
-        let principal = app.system.identity.bearer(&self.secret, now_ms)?;
+    pub(super) fn principal(&self, app: &AppState, now: Timestamp) -> Option<Principal> {
+        let principal = app.system.identity.bearer(&self.secret, now)?;
         let (user, address) = (self.caller.actor.user, self.caller.actor.address);
         let own_user = principal
             .key
@@ -98,7 +98,7 @@ pub(crate) struct AccessWatch {
     shows: Visibility,
     changes: watch::Receiver<u64>,
     /// When its key ends by itself; none where it has not been looked at.
-    looked: Option<Option<i64>>,
+    looked: Option<Option<Timestamp>>,
     waking: LocalBoxFuture<'static, Wake>,
 }
 
@@ -126,23 +126,23 @@ impl AccessWatch {
 
     /// Whether it may go on: to be asked when something has come and before it is shown.
     pub(super) fn holds(&mut self) -> bool {
-        let now_ms = Timestamp::now().0;
+        let now = Timestamp::now();
         let unchanged = !self.changes.has_changed().unwrap_or(true);
         if unchanged
             && self
                 .looked
-                .is_some_and(|ends_ms| ends_ms.is_none_or(|at| at > now_ms))
+                .is_some_and(|ends_at| ends_at.is_none_or(|at| at > now))
         {
             return true;
         }
         // Before the look: what changes while it looks is another change.
         self.changes.borrow_and_update();
-        self.looked = self.allowed(now_ms).map(|principal| principal.ends_ms);
+        self.looked = self.allowed(now).map(|principal| principal.ends_at);
         self.looked.is_some()
     }
 
-    fn allowed(&self, now_ms: i64) -> Option<Principal> {
-        let principal = self.auth.principal(&self.app, now_ms)?;
+    fn allowed(&self, now: Timestamp) -> Option<Principal> {
+        let principal = self.auth.principal(&self.app, now)?;
         let reads = || authentication::granted(&principal, Permission::ConversationsRead);
         let sees_all =
             || authentication::visible_kinds(&self.app, &principal, &self.auth.caller).is_empty();
@@ -165,10 +165,10 @@ impl AccessWatch {
             if !self.holds() {
                 return Poll::Ready(AccessEnd::Revoked);
             }
-            let ends_in = self.looked.flatten().map(|at| {
-                let wait = u64::try_from(at.saturating_sub(Timestamp::now().0)).unwrap_or(0);
-                Duration::from_millis(wait).min(LOOK_AGAIN)
-            });
+            let ends_in = self
+                .looked
+                .flatten()
+                .map(|at| at.since(Timestamp::now()).min(LOOK_AGAIN));
             let leaving = self.app.in_flight.until_leaving();
             self.waking = woken(self.changes.clone(), leaving, ends_in).boxed_local();
         }

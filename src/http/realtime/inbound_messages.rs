@@ -130,7 +130,7 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
     let SocketPeer { app, auth, caller } = peer;
     let at = Timestamp::now();
     let principal = auth
-        .principal(app, at.0)
+        .principal(app, at)
         .ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
     let address = caller
         .actor

@@ -338,6 +338,7 @@ fn quoted(text: &str) -> Vec<u8> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use colloquy_model::time::Timestamp;
 
     fn parse(text: &str) -> Result<Frame, Unreadable> {
         read(&Bytes::copy_from_slice(text.as_bytes()))
@@ -345,7 +346,7 @@ mod tests {
 
     #[test]
     fn frames_are_read_by_name() {
-        let id = ConversationId::new(1);
+        let id = ConversationId::new(Timestamp(1));
         for (text, expected) in [
             (
                 r#"{"type":"subscribe"}"#.to_owned(),
@@ -386,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_message_is_given_on_as_it_came() {
-        let id = ConversationId::new(1);
+        let id = ConversationId::new(Timestamp(1));
         let text = format!(
             r#"{{"type":"send","ref":"r","conversation_id":"{id}","message": {{"content" :"x"}} }}"#
         );
@@ -430,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_field_that_can_not_be_read_is_named() {
-        let id = ConversationId::new(1);
+        let id = ConversationId::new(Timestamp(1));
         for (text, field, reference) in [
             (r#"{"type":"ping","x":1}"#.to_owned(), "x", None),
             (r#"{"type":"ping","type":"ping"}"#.to_owned(), "type", None),
@@ -490,7 +491,7 @@ mod tests {
             }
         }
         let mut all = All(Vec::new());
-        let (id, user) = (ConversationId::new(1), UserId::new(1));
+        let (id, user) = (ConversationId::new(Timestamp(1)), UserId::new(Timestamp(1)));
         subscription(
             &mut all,
             "subscribed",

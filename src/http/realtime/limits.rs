@@ -23,7 +23,7 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 #[derive(Debug, Clone)]
 pub(crate) struct RealtimeLimits {
     pub(crate) heartbeat: Duration,
-    pub(crate) ticket_ms: i64,
+    pub(crate) ticket: Duration,
     pub(crate) subscriptions_max: usize,
     pub(crate) sends_max: usize,
     pub(crate) message_bytes_max: usize,
@@ -33,10 +33,9 @@ pub(crate) struct RealtimeLimits {
 impl RealtimeLimits {
     pub(crate) fn new(config: &Config) -> Self {
         let settings = &config.realtime;
-        let ticket = Duration::from_secs_f64(settings.ticket_seconds);
         RealtimeLimits {
             heartbeat: Duration::from_secs_f64(settings.heartbeat_seconds),
-            ticket_ms: i64::try_from(ticket.as_millis()).unwrap_or(i64::MAX),
+            ticket: Duration::from_secs_f64(settings.ticket_seconds),
             subscriptions_max: settings.subscriptions_max,
             sends_max: settings.sends_max,
             message_bytes_max: config.limits.max_body_bytes,

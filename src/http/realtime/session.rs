@@ -194,7 +194,7 @@ impl Session {
     }
 
     fn may_read(&self) -> Result<(), Problem> {
-        let principal = self.peer.auth.principal(&self.peer.app, Timestamp::now().0);
+        let principal = self.peer.auth.principal(&self.peer.app, Timestamp::now());
         if principal.is_some_and(|principal| {
             authentication::granted(&principal, Permission::ConversationsRead)
         }) {
@@ -440,7 +440,7 @@ async fn follow(
     let events = &peer.app.system.events;
     let (mut filter, mut shows) = (EventFilter::default(), Visibility::Conversations);
     if target == SubscriptionTarget::Account {
-        let principal = peer.auth.principal(&peer.app, Timestamp::now().0);
+        let principal = peer.auth.principal(&peer.app, Timestamp::now());
         let principal =
             principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
         filter.kinds = authentication::visible_kinds(&peer.app, &principal, &peer.caller);

@@ -202,6 +202,7 @@ mod tests {
     use colloquy_model::position::Position;
     use colloquy_model::sequence::Sequence;
     use colloquy_model::stream::FeedNumber;
+    use colloquy_model::time::Timestamp;
 
     #[test]
     fn an_event_is_an_id_a_kind_and_one_line_of_data() {
@@ -212,7 +213,7 @@ mod tests {
             entity: 9,
             sequence: Sequence(3),
             kind: EventKind::MessageCreated,
-            at: 1_000,
+            at: Timestamp(1_000),
         };
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");
         let event = Event::new(row, SeenNow::default(), payload);

@@ -67,19 +67,16 @@ pub(super) async fn open(call: ApiCall, query: OpenQuery) -> Result<Output, Prob
 
 pub(super) async fn ticket(mut call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     let principal = call.principal().ok_or_else(Problem::crashed)?;
-    let ends_ms = call
-        .now
-        .0
-        .saturating_add(call.app.realtime_limits.ticket_ms);
+    let ends_at = call.now + call.app.realtime_limits.ticket;
     let account = principal.account.number;
     let ticket = Ticket {
         account,
         secret: principal.secret,
         user: call.caller.actor.user,
-        ends_ms,
+        ends_at,
     };
-    let text = call.app.system.tickets.issue(ticket, call.now.0);
-    let (shown, kept) = (body(Some(&text), ends_ms), body(None, ends_ms));
+    let text = call.app.system.tickets.issue(ticket, call.now);
+    let (shown, kept) = (body(Some(&text), ends_at), body(None, ends_at));
     if call.reservation.is_none() {
         return Ok(Output::Answer(Answer::created(String::new(), None, shown)));
     }
@@ -92,10 +89,10 @@ pub(super) async fn ticket(mut call: ApiCall, _: OptionalJson<Empty>) -> Result<
     Ok(keys.ask(id, meta, KeepAnswer { shown, kept }).await?.into())
 }
 
-fn body(ticket: Option<&str>, ends_ms: i64) -> Bytes {
+fn body(ticket: Option<&str>, ends_at: Timestamp) -> Bytes {
     serde_json::to_vec(&TicketShown {
         ticket,
-        expires_at: Timestamp(ends_ms),
+        expires_at: ends_at,
     })
     .unwrap_or_default()
     .into()

@@ -131,7 +131,7 @@ where
     R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
-    let (tenant, id) = (R::tenant(&call)?, Id::new(call.now.0));
+    let (tenant, id) = (R::tenant(&call)?, Id::new(call.now));
     send::<R, Q>(call, tenant, id, request).await
 }
 

@@ -72,7 +72,7 @@ fn finds_nothing<R: ConversationRequest>(play: &Play, request: R) {
 fn a_decision_is_made_of_nothing_but_what_is_handed_in() {
     let play = Play::new();
     let ids = NewIds {
-        message: |at, sequence| MessageId::from_parts(at.unsigned_abs(), sequence.0),
+        message: |at, sequence| MessageId::from_parts(at.0.unsigned_abs(), sequence.0),
     };
     let rows = || {
         let meta = CommandMeta::new(play.caller.clone());

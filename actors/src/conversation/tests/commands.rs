@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -26,7 +28,6 @@ use colloquy_model::conversation::{Priority, SenderType, Status};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
 use colloquy_model::sequence::Sequence;
-use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
 /// Fields of a conversation whose change an event names.
@@ -52,7 +53,7 @@ enum Ask {
     Redact(usize),
     Unassign(usize),
     Wake,
-    CloseIdle { after_ms: i64 },
+    CloseIdle { after_ms: u64 },
 }
 
 /// `snooze` counts from now.
@@ -89,7 +90,7 @@ fn asks() -> impl Strategy<Value = Ask> {
             Ask::Change(Changes { status, priority, assignee, key, snooze })
         }),
         2 => Just(Ask::Wake),
-        2 => (0..2000_i64).prop_map(|after_ms| Ask::CloseIdle { after_ms }),
+        2 => (0..2000_u64).prop_map(|after_ms| Ask::CloseIdle { after_ms }),
         2 => proptest::option::of("[a-z]{1,5}").prop_map(Ask::Close),
         1 => Just(Ask::Reopen),
         5 => prop::sample::select(SenderType::ALL).prop_map(Ask::Send),
@@ -127,7 +128,7 @@ impl Play {
             key,
             snooze,
         } = changes;
-        let until = |after: &Option<i64>| json!(after.map(|after| Timestamp(self.now + after)));
+        let until = |after: &Option<i64>| json!(after.map(|after| self.after(after)));
         let user = |index: &Option<usize>| json!(index.map(|index| self.users[index]));
         let members = [
             ("snoozed_until", snooze.as_ref().map(until)),
@@ -186,7 +187,7 @@ impl Play {
             }),
             Ask::Wake => Posed::new(EndSnooze),
             Ask::CloseIdle { after_ms } => Posed::new(CloseIdle {
-                after_ms: *after_ms,
+                after: Duration::from_millis(*after_ms),
             }),
         })
     }
@@ -218,7 +219,7 @@ impl Play {
             ),
             Ask::CloseIdle { after_ms } => {
                 let open = status != Status::Closed && self.live().state.snoozed_until.is_none();
-                let due = open && self.active_at + after_ms <= self.now;
+                let due = open && self.active_at + Duration::from_millis(*after_ms) <= self.now;
                 Ok(if due {
                     vec![EventKind::ConversationClosed]
                 } else {
@@ -271,7 +272,7 @@ impl Play {
         let metadata: Value = serde_json::from_str(&state.metadata).unwrap();
         let changes = status != state.status
             || snooze
-                .is_some_and(|after| after.map(|after| self.now + after) != state.snoozed_until)
+                .is_some_and(|after| after.map(|after| self.after(after)) != state.snoozed_until)
             || priority.is_some_and(|priority| priority != state.priority)
             || assignee.is_some_and(|user| user.map(|user| self.users[user]) != state.assignee)
             || key
@@ -390,7 +391,7 @@ impl Play {
         );
         prop_assert_eq!(&after["message_count"], &json!(self.messages.len()));
         prop_assert_eq!(self.live().sequence, Sequence::ZERO.plus(self.rows.len()));
-        prop_assert_eq!(&after["updated_at"], &json!(Timestamp(commit.at)));
+        prop_assert_eq!(&after["updated_at"], &json!(commit.at));
         Ok(())
     }
 }
@@ -404,7 +405,7 @@ proptest! {
     ) {
         let mut play = Play::new();
         for (ask, wanted, passes) in asks {
-            play.now += passes;
+            play.now.0 += passes;
             play.turn(&ask, wanted)?;
         }
     }

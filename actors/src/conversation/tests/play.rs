@@ -43,7 +43,7 @@ pub(super) struct Play {
     pub(super) caller: Caller,
     pub(super) users_known: Arc<Identity>,
     pub(super) users: [UserId; 2],
-    pub(super) now: i64,
+    pub(super) now: Timestamp,
     /// By sequence.
     pub(super) rows: Vec<(EventKind, Bytes, i64)>,
     /// Of each message: the sequences of its texts.
@@ -51,20 +51,20 @@ pub(super) struct Play {
     senders: HashMap<SenderType, u64>,
     pub(super) texts: usize,
     /// The last message, reopening or waking.
-    pub(super) active_at: i64,
+    pub(super) active_at: Timestamp,
 }
 
 impl Play {
     pub(super) fn new() -> Self {
         let users_known = Arc::new(Identity::default());
         let tenant = Tenant::of(1, Mode::Live);
-        let users = [UserId::new(1), UserId::new(1)];
+        let users = [UserId::new(Timestamp(1)), UserId::new(Timestamp(1))];
         for user in users {
             users_known.put_user(tenant, user, colloquy_model::user::Role::Agent);
         }
-        let id = ConversationId::new(1_000_000);
+        let id = ConversationId::new(Timestamp(1_000_000));
         // Other tests may have made later identifiers.
-        let begun = id.created_ms();
+        let begun = id.created_at();
         let mut play = Play {
             conversation: Conversation { id, live: None },
             caller: Caller {
@@ -80,7 +80,7 @@ impl Play {
             texts: 0,
             active_at: begun,
         };
-        let new = json!({"customer_id": CustomerId::new(1), "initial_message": "first", "metadata": {"a": 1}});
+        let new = json!({"customer_id": CustomerId::new(Timestamp(1)), "initial_message": "first", "metadata": {"a": 1}});
         let new: CreateConversation = serde_json::from_value(new).unwrap();
         let customer = CustomerShown {
             id: new.customer_id,
@@ -103,6 +103,11 @@ impl Play {
         play.take_rows(&commit).unwrap();
         play.conversation.take(change);
         play
+    }
+
+    /// The instant that comes so many milliseconds after now.
+    pub(super) fn after(&self, ms: i64) -> Timestamp {
+        Timestamp(self.now.0 + ms)
     }
 
     pub(super) fn live(&self) -> &Live {
@@ -142,7 +147,7 @@ impl Play {
             users: Arc::clone(&self.users_known),
         };
         let context = DecisionContext {
-            now: Timestamp(self.now),
+            now: self.now,
             ids,
             bounds: Bounds::get(),
         };
@@ -202,7 +207,7 @@ impl Play {
             ) {
                 self.take_message(row, sequence)?;
             }
-            self.rows.push((row.kind, row.payload.clone(), commit.at));
+            self.rows.push((row.kind, row.payload.clone(), commit.at.0));
             let count = |sender| self.senders.get(&sender).copied().unwrap_or(0);
             let counts = (
                 count(SenderType::Customer),
@@ -245,7 +250,7 @@ impl Play {
             "no gap and no repeat"
         );
         prop_assert_eq!(message.message_id.sequence(), sequence);
-        prop_assert_eq!(row.counts.last_message_at, Some(message.sent_at.0));
+        prop_assert_eq!(row.counts.last_message_at, Some(message.sent_at));
         prop_assert!(
             self.rows
                 .last()

@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::play::{Play, change};
@@ -15,17 +17,16 @@ use crate::conversation::messages::{
 };
 use crate::conversation::rules::ConversationRequest;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::time::Timestamp;
 use colloquy_runtime::Decision;
 
 #[test]
 fn a_snooze_ends_by_itself_once_and_not_before_its_time() {
     let mut play = Play::new();
-    let until = Timestamp(play.now + 1000);
+    let until = play.now + Duration::from_millis(1000);
     play.events(change(json!({"status": "pending", "snoozed_until": until})));
-    play.now += 999;
+    play.now.0 += 999;
     assert!(play.changes_nothing(EndSnooze), "not yet");
-    play.now += 1;
+    play.now.0 += 1;
     let woken = play.events(EndSnooze);
     let [(EventKind::ConversationUpdated, data)] = &woken[..] else {
         panic!("{woken:?}")
@@ -50,7 +51,7 @@ fn whatever_ends_pending_ends_the_snooze_and_says_so() {
 
 fn the_snooze_ends_with<R: ConversationRequest>(request: R) {
     let mut play = Play::new();
-    let until = Timestamp(play.now + 1000);
+    let until = play.now + Duration::from_millis(1000);
     play.events(change(json!({"status": "pending", "snoozed_until": until})));
     let ended = play.events(request);
     let (_, data) = ended.last().unwrap();
@@ -59,14 +60,14 @@ fn the_snooze_ends_with<R: ConversationRequest>(request: R) {
         json!({"from": until, "to": null}),
         "{ended:?}"
     );
-    play.now += 1000;
+    play.now.0 += 1000;
     assert!(play.changes_nothing(EndSnooze), "nothing is left to wake");
 }
 
 #[test]
 fn only_a_pending_conversation_can_be_snoozed() {
     let play = Play::new();
-    let until = Timestamp(play.now + 1000);
+    let until = play.now + Duration::from_millis(1000);
     for refused in [
         json!({"snoozed_until": until}),
         json!({"status": "active", "snoozed_until": until}),
@@ -86,15 +87,17 @@ fn only_a_pending_conversation_can_be_snoozed() {
 #[test]
 fn an_idle_conversation_closes_with_its_reason_and_a_snoozed_one_does_not() {
     let mut play = Play::new();
-    let idle = || CloseIdle { after_ms: 1000 };
-    let until = Timestamp(play.now + 5000);
+    let idle = || CloseIdle {
+        after: Duration::from_secs(1),
+    };
+    let until = play.now + Duration::from_millis(5000);
     play.events(change(json!({"status": "pending", "snoozed_until": until})));
-    play.now += 5000;
+    play.now.0 += 5000;
     assert!(play.changes_nothing(idle()), "it sleeps");
     play.events(EndSnooze);
-    play.now += 999;
+    play.now.0 += 999;
     assert!(play.changes_nothing(idle()), "waking counts as activity");
-    play.now += 1;
+    play.now.0 += 1;
     let closed = play.events(idle());
     let [(EventKind::ConversationClosed, data)] = &closed[..] else {
         panic!("{closed:?}")
@@ -103,6 +106,6 @@ fn an_idle_conversation_closes_with_its_reason_and_a_snoozed_one_does_not() {
         (&data["reason"], &data["status"]),
         (&json!("inactivity"), &json!("closed"))
     );
-    play.now += 5000;
+    play.now.0 += 5000;
     assert!(play.changes_nothing(idle()), "once");
 }

@@ -18,7 +18,6 @@ use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, VersionId};
 use colloquy_model::page::{Order, Start};
-use colloquy_model::time::Timestamp;
 
 /// Comments of one document, all of which its actor holds.
 const COMMENTS_MAX: usize = 10_000;
@@ -92,9 +91,9 @@ impl ComputedRequest for AddComment {
         live.room_for(self.body.len(), &context)?;
         let mut draft = Draft::new(live, &context);
         draft.live.facts.comments_made += 1;
-        let (number, at) = (draft.live.facts.comments_made, Timestamp(draft.at));
+        let (number, at) = (draft.live.facts.comments_made, draft.at);
         let comment = Comment {
-            id: (context.ids.comment)(at.0, number),
+            id: (context.ids.comment)(at, number),
             body: self.body.into_string(),
             author: context.requester.user(),
             resolved: false,
@@ -154,7 +153,7 @@ impl DocumentRequest for EditComment {
             let answer = shown(&live.shown(held, anchor), Done::Ok);
             return Ok(draft.unchanged(context, answer));
         }
-        comment.updated_at = Timestamp(draft.at);
+        comment.updated_at = draft.at;
         let comment = draft.comment(comment, *anchor);
         let answer = shown(&comment, Done::Ok);
         draft.event(EventKind::DocumentCommented, EventExtras::comment(comment));

@@ -85,7 +85,7 @@ impl DocumentRequest for PurgeDocument {
     }
 
     fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
-        let binned_at = live.facts.deleted_at.map(Timestamp);
+        let binned_at = live.facts.deleted_at;
         // What was taken out and put in again meanwhile stays.
         if binned_at.is_some_and(|at| at < self.binned_before) {
             return Ok(live.erase(context));
@@ -119,7 +119,7 @@ impl DocumentRequest for GrantRole {
         let new = Collaborator {
             user_id: user,
             role: self.role,
-            added_at: Timestamp(context.now.0.max(live.facts.last_at)),
+            added_at: context.now.max(live.facts.last_at),
         };
         let next = live
             .facts
@@ -214,7 +214,7 @@ impl DocumentRequest for SetPermissions {
             link_sharing: self.link_sharing,
             transfer_owner_to: self.transfer_owner_to,
         };
-        let now = Timestamp(context.now.0.max(live.facts.last_at));
+        let now = context.now.max(live.facts.last_at);
         let next = live
             .facts
             .permissions

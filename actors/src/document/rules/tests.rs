@@ -44,7 +44,7 @@ struct Desk {
     document: Document,
     users: Arc<Identity>,
     tenant: Tenant,
-    now: i64,
+    now: Timestamp,
     /// By number: the version that the frame stands on, and the frame.
     frames: Vec<(Option<u64>, Bytes)>,
     events: Vec<EventKind>,
@@ -52,12 +52,12 @@ struct Desk {
 
 impl Desk {
     fn new(content: &str) -> Self {
-        let id = DocumentId::new(1_000_000);
+        let id = DocumentId::new(Timestamp(1_000_000));
         let mut desk = Desk {
             document: Document { id, live: None },
             users: Arc::default(),
             tenant: Tenant::of(1, Mode::Live),
-            now: id.created_ms(),
+            now: id.created_at(),
             frames: Vec::new(),
             events: Vec::new(),
         };
@@ -66,7 +66,7 @@ impl Desk {
     }
 
     fn user(&self) -> UserId {
-        let user = UserId::new(1);
+        let user = UserId::new(Timestamp(1));
         self.users.put_user(self.tenant, user, Role::Agent);
         user
     }
@@ -102,7 +102,7 @@ impl Desk {
         if_match: Option<&str>,
         request: R,
     ) -> Result<R::Reply, DocumentError> {
-        self.now += 1;
+        self.now.0 += 1;
         let caller = Caller {
             tenant: self.tenant,
             actor: Actor::server("a test"),
@@ -232,7 +232,7 @@ impl<R: DocumentRequest> Posed for R {
     type Reply = R::Reply;
 
     fn decided(desk: &Desk, command: DocumentCommand<R>) -> Decision<Document, R::Reply> {
-        command.decide(&desk.document, None, Timestamp(desk.now))
+        command.decide(&desk.document, None, desk.now)
     }
 }
 
@@ -253,7 +253,7 @@ macro_rules! computed {
                         .collect();
                     job.compute(&chains).unwrap()
                 });
-                command.decide(&desk.document, computed, Timestamp(desk.now))
+                command.decide(&desk.document, computed, desk.now)
             }
         }
     )*};
@@ -477,7 +477,7 @@ fn what_is_in_the_bin_can_only_be_restored_or_expire() {
     assert_eq!(refused, [const { Err(DocumentError::NotFound) }; 4]);
     assert_eq!(
         desk.ask(PurgeDocument {
-            binned_before: Timestamp(binned_at)
+            binned_before: binned_at
         })
         .unwrap_err(),
         DocumentError::NotFound,

@@ -84,7 +84,7 @@ impl ComputedRequest for CreateDocument {
         let encoded = encoded(computed)?;
         let user = context.requester.user();
         let mut draft = Draft::new(live, &context);
-        draft.at = live.id.created_ms();
+        draft.at = live.id.created_at();
         let facts = &mut draft.live.facts;
         facts.title = self.title.into_string();
         facts.content_type = self.content_type.unwrap_or(ContentType::Markdown);

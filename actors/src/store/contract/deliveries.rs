@@ -35,7 +35,7 @@ fn attempt(answer: &str) -> Attempt {
     }
 }
 
-fn fate(state: DeliveryState, attempts: u32, due: i64) -> Fate {
+fn fate(state: DeliveryState, attempts: u32, due: Timestamp) -> Fate {
     Fate {
         state,
         attempts,
@@ -52,17 +52,16 @@ fn new(number: i64, entity: u64, kind: EventKind, fate: Fate) -> NewDelivery {
         key,
         position: Position(number),
         kind,
-        at: 1_000 + number,
+        at: Timestamp(1_000 + number),
         fate,
     }
 }
 
 fn write<B: Bench>(house: &House<B>, slice: DeliverySlice) -> Written {
-    wait(
-        house
-            .store()
-            .deliver(Box::new(DeliverySlice { now: 50, ..slice })),
-    )
+    wait(house.store().deliver(Box::new(DeliverySlice {
+        now: Timestamp(50),
+        ..slice
+    })))
     .unwrap()
 }
 
@@ -74,7 +73,7 @@ fn waiting<B: Bench>(house: &House<B>, count: i64) {
             number,
             entity,
             EventKind::MessageCreated,
-            fate(DeliveryState::Pending, 0, 10),
+            fate(DeliveryState::Pending, 0, Timestamp(10)),
         )
     };
     write(
@@ -86,7 +85,7 @@ fn waiting<B: Bench>(house: &House<B>, count: i64) {
     );
 }
 
-fn due<B: Bench>(house: &House<B>, until: i64) -> DueLanes {
+fn due<B: Bench>(house: &House<B>, until: Timestamp) -> DueLanes {
     wait(house.store().due(DueQuery {
         endpoint: ENDPOINT,
         until,
@@ -151,16 +150,25 @@ fn three_lanes<B: Bench>() -> House<B> {
     let house = House::<B>::new();
     waiting(&house, 7);
     assert_eq!(
-        numbers(&due(&house, 10)),
+        numbers(&due(&house, Timestamp(10))),
         [vec![1, 4, 7], vec![2, 5], vec![3, 6]]
     );
     let changes = numbered([
-        (1, Change::Attempted(fate(DeliveryState::Delivered, 1, 0))),
-        (2, Change::Attempted(fate(DeliveryState::Pending, 1, 99))),
-        (3, Change::Attempted(fate(DeliveryState::Failed, 9, 0))),
+        (
+            1,
+            Change::Attempted(fate(DeliveryState::Delivered, 1, Timestamp(0))),
+        ),
+        (
+            2,
+            Change::Attempted(fate(DeliveryState::Pending, 1, Timestamp(99))),
+        ),
+        (
+            3,
+            Change::Attempted(fate(DeliveryState::Failed, 9, Timestamp(0))),
+        ),
     ]);
-    let delivered = fate(DeliveryState::Delivered, 1, 0);
-    let pending = fate(DeliveryState::Pending, 0, 10);
+    let delivered = fate(DeliveryState::Delivered, 1, Timestamp(0));
+    let pending = fate(DeliveryState::Pending, 0, Timestamp(10));
     write(
         &house,
         DeliverySlice {
@@ -177,21 +185,21 @@ fn three_lanes<B: Bench>() -> House<B> {
 
 pub(in crate::store) fn the_first_of_each_lane_is_due_and_hands_over_when_it_ends<B: Bench>() {
     let house = three_lanes::<B>();
-    let found = due(&house, 60);
+    let found = due(&house, Timestamp(60));
     assert_eq!(
         (numbers(&found), found.next_due),
-        (vec![vec![4, 7], vec![6]], Some(99))
+        (vec![vec![4, 7], vec![6]], Some(Timestamp(99)))
     );
-    assert_eq!(numbers(&due(&house, 99))[2], [2, 5, 9]);
+    assert_eq!(numbers(&due(&house, Timestamp(99)))[2], [2, 5, 9]);
     house.is_sound();
 }
 
 pub(in crate::store) fn what_is_sent_again_is_due_at_once_beside_its_lane<B: Bench>() {
     let house = three_lanes::<B>();
-    change(&house, [(2, Change::Due(1))]);
-    assert_eq!(numbers(&due(&house, 1)), [[2, 5, 9]]);
-    change(&house, [(3, Change::Again(0))]);
-    assert_eq!(numbers(&due(&house, 0)), [[3]], "it had ended");
+    change(&house, [(2, Change::Due(Timestamp(1)))]);
+    assert_eq!(numbers(&due(&house, Timestamp(1))), [[2, 5, 9]]);
+    change(&house, [(3, Change::Again(Timestamp(0)))]);
+    assert_eq!(numbers(&due(&house, Timestamp(0))), [[3]], "it had ended");
     let totals =
         [DeliveryState::Pending, DeliveryState::Delivered].map(|state| total(&house, state));
     assert_eq!(totals, [7, 2]);
@@ -204,7 +212,7 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
     let changes = [2, 5].map(|number| {
         (
             number,
-            Change::Attempted(fate(DeliveryState::Delivered, 1, 0)),
+            Change::Attempted(fate(DeliveryState::Delivered, 1, Timestamp(0))),
         )
     });
     write(
@@ -271,7 +279,7 @@ fn given_up<B: Bench>() -> House<B> {
         gone: false,
     }];
     // Enabled again, it gets what comes then, whatever was given up of the same lane.
-    let pending = fate(DeliveryState::Pending, 0, 10);
+    let pending = fate(DeliveryState::Pending, 0, Timestamp(10));
     let slice = DeliverySlice {
         given_up,
         new: vec![new(501, 1, EventKind::MessageCreated, pending)],
@@ -290,7 +298,7 @@ pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_f
     assert_eq!(failed_and_pending(&house), [500, 1]);
     let last = list(&house, Some(DeliveryState::Failed), Start::Offset(497));
     assert_eq!(last.items.len(), 3);
-    assert_eq!(numbers(&due(&house, 60)), [[501]]);
+    assert_eq!(numbers(&due(&house, Timestamp(60))), [[501]]);
     while write(&house, DeliverySlice::default()).left {}
     assert_eq!(failed_and_pending(&house), [500, 1]);
     house.is_sound();
@@ -298,7 +306,7 @@ pub(in crate::store) fn what_is_given_up_counts_as_failed_at_once_and_the_rows_f
 
 pub(in crate::store) fn what_lands_after_it_was_given_up_does_not_count<B: Bench>() {
     let house = given_up::<B>();
-    let delivered = fate(DeliveryState::Delivered, 1, 0);
+    let delivered = fate(DeliveryState::Delivered, 1, Timestamp(0));
     change(&house, [(1, Change::Attempted(delivered))]);
     assert_eq!(total(&house, DeliveryState::Delivered), 0);
     while write(&house, DeliverySlice::default()).left {}
@@ -331,7 +339,7 @@ pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
     let ended = (1..=200).map(|number| {
         (
             number,
-            Change::Attempted(fate(DeliveryState::Delivered, 1, 0)),
+            Change::Attempted(fate(DeliveryState::Delivered, 1, Timestamp(0))),
         )
     });
     write(
@@ -344,7 +352,7 @@ pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
     while write(
         &house,
         DeliverySlice {
-            keep_from: 1_151,
+            keep_from: Timestamp(1_151),
             ..DeliverySlice::default()
         },
     )
@@ -376,7 +384,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     let position = row.unwrap().position;
     let pending = Fate {
         log: vec![attempt("echo 4711")],
-        ..fate(DeliveryState::Pending, 1, 10)
+        ..fate(DeliveryState::Pending, 1, Timestamp(10))
     };
     let delivery = NewDelivery {
         position,
@@ -409,7 +417,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     // One that was under way meanwhile may say it too.
     let late = Fate {
         log: vec![attempt("4711 again")],
-        ..fate(DeliveryState::Delivered, 2, 0)
+        ..fate(DeliveryState::Delivered, 2, Timestamp(0))
     };
     write(
         &house,
@@ -431,7 +439,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         tenant: live(),
         next: StreamOffset(3),
         last: Position(40),
-        since: Some(1),
+        since: Some(Timestamp(1)),
         until: None,
         kinds: vec![EventKind::MessageCreated, EventKind::ConversationClosed],
     };
@@ -475,7 +483,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
         },
     );
     assert_eq!(wait(house.store().webhook_state()).unwrap().replays, []);
-    assert_eq!(numbers(&due(&house, 10)), [[1], [2]]);
+    assert_eq!(numbers(&due(&house, Timestamp(10))), [[1], [2]]);
 }
 
 pub(in crate::store) fn whoever_begins_anew_reads_behind_what_was_handed_in<B: Bench>() {
@@ -485,11 +493,11 @@ pub(in crate::store) fn whoever_begins_anew_reads_behind_what_was_handed_in<B: B
             number,
             1,
             EventKind::MessageCreated,
-            fate(DeliveryState::Pending, 0, 10),
+            fate(DeliveryState::Pending, 0, Timestamp(10)),
         );
         let slice = DeliverySlice {
             new: vec![pending],
-            now: 50,
+            now: Timestamp(50),
             ..DeliverySlice::default()
         };
         // Nobody waits for it: whoever handed it in has panicked.

@@ -30,6 +30,7 @@ use colloquy_model::id::{DocumentId, UserId, VersionId};
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 fn subject(id: DocumentId) -> Subject {
@@ -43,7 +44,7 @@ fn subject(id: DocumentId) -> Subject {
 fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
     NewVersion {
         number,
-        id: VersionId::with_ordinal(1_000, number),
+        id: VersionId::with_ordinal(Timestamp(1_000), number),
         label: (number == 1).then(|| "first".to_owned()),
         branch: if number == 3 {
             "side".to_owned()
@@ -62,7 +63,7 @@ fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
 fn header(title: &str) -> DocumentHeader {
     DocumentHeader {
         was_deleted: None,
-        updated_at: 1_000,
+        updated_at: Timestamp(1_000),
         listed: DocumentListed {
             title: title.to_owned(),
             content_type: 0,
@@ -104,7 +105,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
     Commit {
         rows: vec![row],
         header,
-        ..Commit::new(subject(id), Sequence(expected), caller, 1_000)
+        ..Commit::new(subject(id), Sequence(expected), caller, Timestamp(1_000))
     }
 }
 
@@ -186,7 +187,7 @@ fn owned(id: DocumentId) -> OwnedDocument {
 /// A document of three versions: the second with two comments and their anchors, of which the
 /// third, on a side branch, takes the first comment away.
 fn three_versions<B: Bench>(house: &House<B>) -> DocumentId {
-    let id = DocumentId::new(1_000);
+    let id = DocumentId::new(Timestamp(1_000));
     house.put(id, 0, header("a"));
     let second = DocumentHeader {
         version: Some(version(2, Some(1), "two")),
@@ -271,8 +272,8 @@ struct FourDocuments<B> {
 impl<B: Bench> FourDocuments<B> {
     fn new() -> Self {
         let house = House::<B>::new();
-        let ids: Vec<DocumentId> = (0..4).map(|_| DocumentId::new(1_000)).collect();
-        let user = UserId::new(1);
+        let ids: Vec<DocumentId> = (0..4).map(|_| DocumentId::new(Timestamp(1_000))).collect();
+        let user = UserId::new(Timestamp(1));
         let readers = [
             vec![],
             vec![reader(user.number(), 0)],
@@ -298,7 +299,7 @@ impl<B: Bench> FourDocuments<B> {
     /// The third goes into the bin.
     fn bin_the_third(&self) {
         let listed = DocumentListed {
-            deleted_at: Some(5),
+            deleted_at: Some(Timestamp(5)),
             ..header("b").listed
         };
         let binned = DocumentHeader {
@@ -384,8 +385,8 @@ pub(in crate::store) fn a_document_in_the_bin_is_listed_there_only_and_is_still_
     assert_eq!(four.list(behind), ("Cd".to_owned(), 3));
     let store = four.house.store();
     let overdue = |before| wait(store.overdue_documents(before, 10)).unwrap();
-    assert_eq!(overdue(6), [owned(third)]);
-    assert_eq!(overdue(5), []);
+    assert_eq!(overdue(Timestamp(6)), [owned(third)]);
+    assert_eq!(overdue(Timestamp(5)), []);
     let behind = wait(store.documents_behind(four.ids[1].number(), 1)).unwrap();
     assert_eq!(behind, [owned(third)], "who reads all documents meets it");
     four.house.is_sound();
@@ -393,7 +394,7 @@ pub(in crate::store) fn a_document_in_the_bin_is_listed_there_only_and_is_still_
 
 pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: Bench>() {
     let house = House::<B>::new();
-    let id = DocumentId::new(1_000);
+    let id = DocumentId::new(Timestamp(1_000));
     house.put(
         id,
         0,
@@ -423,7 +424,7 @@ pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: B
 
 pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>() {
     let house = House::<B>::new();
-    let id = DocumentId::new(1_000);
+    let id = DocumentId::new(Timestamp(1_000));
     let new = DocumentHeader {
         version: Some(version(1, None, "frameword")),
         comments: vec![comment(1, Some("\"commentword\""))],
@@ -466,10 +467,10 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
 pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
     let house = House::<B>::new();
     let mut user = house.user(live(), "ada@example.com").unwrap();
-    let id = DocumentId::new(1_000);
+    let id = DocumentId::new(Timestamp(1_000));
     let listed = DocumentListed {
         owner: Some(user.id),
-        deleted_at: Some(5),
+        deleted_at: Some(Timestamp(5)),
         ..header("a").listed
     };
     house.put(
@@ -496,7 +497,10 @@ pub(in crate::store) fn a_commit_that_names_a_document_needs_it_in_its_own_accou
     B: Bench,
 >() {
     let house = House::<B>::new();
-    let (named, bystander) = (DocumentId::new(1_000), DocumentId::new(2_000));
+    let (named, bystander) = (
+        DocumentId::new(Timestamp(1_000)),
+        DocumentId::new(Timestamp(2_000)),
+    );
     house.put(bystander, 0, header("names another"));
     let naming = |tenant, expected| {
         let header = Header::Document(Box::new(changed("names another")));
@@ -514,7 +518,7 @@ pub(in crate::store) fn a_commit_that_names_a_document_needs_it_in_its_own_accou
     }
     assert_eq!(naming(live(), 1), Ok(()));
     let in_bin = DocumentListed {
-        deleted_at: Some(5),
+        deleted_at: Some(Timestamp(5)),
         ..header("a").listed
     };
     house.put(

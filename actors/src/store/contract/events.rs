@@ -77,7 +77,7 @@ type Said = (EventKind, Channel, Option<UserId>);
 
 impl Talk {
     fn new(tenant: Tenant, customer: CustomerId) -> Self {
-        let id = ConversationId::new(Timestamp::now().0);
+        let id = ConversationId::new(Timestamp::now());
         let subject = Subject {
             kind: Kind::Conversation,
             number: id.number(),
@@ -94,7 +94,7 @@ impl Talk {
         }
     }
 
-    fn commit(&mut self, said: &[Said], at: i64) -> Commit {
+    fn commit(&mut self, said: &[Said], at: Timestamp) -> Commit {
         let expected = self.seq;
         self.seq += u64::try_from(said.len()).unwrap();
         let rows = said.iter().map(|said| self.row(*said, at)).collect();
@@ -135,7 +135,7 @@ impl Talk {
         }
     }
 
-    fn row(&mut self, (kind, channel, assignee): Said, at: i64) -> NewRow {
+    fn row(&mut self, (kind, channel, assignee): Said, at: Timestamp) -> NewRow {
         if kind == EventKind::MessageCreated {
             self.counts = self.counts.plus(SenderType::Agent, at);
         }
@@ -145,7 +145,7 @@ impl Talk {
             assignee,
             sender: None,
         };
-        let payload = Bytes::from(format!("{{\"at\":{at}}}"));
+        let payload = Bytes::from(format!("{{\"at\":{}}}", at.0));
         NewRow {
             kind,
             payload,
@@ -160,7 +160,7 @@ impl Talk {
         &mut self,
         store: &dyn Store,
         rows: &[Said],
-        at: i64,
+        at: Timestamp,
     ) -> std::sync::mpsc::Receiver<bool> {
         let (settled, outcome) = sync_channel(1);
         let commit = self.commit(rows, at);
@@ -289,7 +289,7 @@ impl<B: Bench> Model<B> {
                 self.happens(
                     talk,
                     vec![(EventKind::ConversationCreated, Channel::Chat, None)],
-                    Timestamp::now().0,
+                    Timestamp::now(),
                 );
             }
             Step::Happens { talk, rows } => {
@@ -301,7 +301,7 @@ impl<B: Bench> Model<B> {
                     (EventKind::EVENTS[*kind], Channel::ALL[*channel], assignee)
                 };
                 let rows = rows.iter().map(said).collect();
-                self.happens(talk, rows, Timestamp::now().0);
+                self.happens(talk, rows, Timestamp::now());
             }
             Step::Crash => {
                 self.house = self.house.crash();
@@ -313,7 +313,7 @@ impl<B: Bench> Model<B> {
         self
     }
 
-    fn happens(&mut self, talk: usize, rows: Vec<Said>, at: i64) {
+    fn happens(&mut self, talk: usize, rows: Vec<Said>, at: Timestamp) {
         let talk = &mut self.talks[talk];
         let first = talk.seq + 1;
         assert!(talk.submit(&*self.house.store(), &rows, at).recv().unwrap());
@@ -548,7 +548,7 @@ pub(in crate::store) fn a_page_is_whole_while_events_are_written_behind<B: Bench
     let writer = std::thread::spawn(move || {
         for _ in 0..40 {
             let sent: Vec<_> = (0..25)
-                .map(|_| talk.submit(&*store, &[MESSAGE], Timestamp::now().0))
+                .map(|_| talk.submit(&*store, &[MESSAGE], Timestamp::now()))
                 .collect();
             assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
         }
@@ -597,7 +597,7 @@ fn talk_on(
             };
             let rows = [(kind, Channel::Chat, None)];
             let sent: Vec<_> = (0..each)
-                .map(|_| talk.submit(&*store, &rows, Timestamp::now().0))
+                .map(|_| talk.submit(&*store, &rows, Timestamp::now()))
                 .collect();
             assert!(sent.into_iter().all(|sent| sent.recv().unwrap()));
         }
@@ -640,7 +640,7 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
     let customer = house.customer(live(), "Ada");
     let mut talks: Vec<Talk> = (0..2).map(|_| Talk::new(live(), customer)).collect();
     for talk in &mut talks {
-        let sent = talk.submit(&*house.store(), &[MESSAGE], Timestamp::now().0);
+        let sent = talk.submit(&*house.store(), &[MESSAGE], Timestamp::now());
         assert!(sent.recv().unwrap());
     }
     let begun_at = house.views.feed.last();
@@ -696,7 +696,11 @@ pub(in crate::store) fn a_reader_that_joins_misses_nothing_and_sees_nothing_twic
 pub(in crate::store) fn a_reader_that_is_too_slow_goes_on_from_the_store_or_ends<B: Bench>() {
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
-    assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
+    assert!(
+        talk.submit(&*house.store(), &[MESSAGE], Timestamp(1))
+            .recv()
+            .unwrap()
+    );
     let all = all_of(EventSource::Entity(talk.subject));
     let [mut behind, mut out] = [Falling::Behind, Falling::Out].map(|falling| {
         let followed = Followed {
@@ -724,7 +728,7 @@ pub(in crate::store) fn a_reader_is_let_go_when_the_feed_closes<B: Bench>() {
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
     assert!(
-        talk.submit(&*house.store(), &[MESSAGE, MESSAGE], 1)
+        talk.submit(&*house.store(), &[MESSAGE, MESSAGE], Timestamp(1))
             .recv()
             .unwrap()
     );
@@ -789,7 +793,7 @@ impl<B: Bench> Trimmed<B> {
         for round in 0..20 {
             for talk in &mut talks {
                 let at = if round < 15 { now - 10 * days } else { now };
-                let sent = talk.submit(&*house.store(), &[MESSAGE, changed], at);
+                let sent = talk.submit(&*house.store(), &[MESSAGE, changed], Timestamp(at));
                 assert!(sent.recv().unwrap());
             }
         }
@@ -904,14 +908,14 @@ fn endpoint_commit(
         expected: Sequence(expected),
         rows: vec![row],
         header,
-        ..Talk::new(live(), customer).commit(&[], 1)
+        ..Talk::new(live(), customer).commit(&[], Timestamp(1))
     }
 }
 
 pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench>() {
     let house = House::<B>::new();
     let mut talk = Talk::new(live(), house.customer(live(), "Ada"));
-    let id = WebhookId::new(Timestamp::now().0);
+    let id = WebhookId::new(Timestamp::now());
     let shown = Bytes::from(format!(
         "{{\"webhook_id\":\"{id}\",\"url\":\"https://example.org\"}}"
     ));
@@ -921,7 +925,11 @@ pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench
         EventKind::RecordUpdated,
         EventKind::RecordDeleted,
     ]) {
-        assert!(talk.submit(&*house.store(), &[MESSAGE], 1).recv().unwrap());
+        assert!(
+            talk.submit(&*house.store(), &[MESSAGE], Timestamp(1))
+                .recv()
+                .unwrap()
+        );
         let commit = endpoint_commit((id, &shown), expected, kind, talk.customer);
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |outcome: Result<_, _>| settled.send(outcome.is_ok()).unwrap());

@@ -280,7 +280,7 @@ impl<B: Bench> House<B> {
     }
 
     pub(in crate::store) fn vacant<R: RecordSpec>(&self, tenant: Tenant) -> Acting<Record<R>> {
-        self.acting(tenant, Id::new(Timestamp::now().0), None)
+        self.acting(tenant, Id::new(Timestamp::now()), None)
     }
 
     pub(in crate::store) fn record<R: RecordSpec>(
@@ -355,7 +355,7 @@ impl<B: Bench> House<B> {
         customer: CustomerId,
         new: serde_json::Value,
     ) -> Result<Acting<Conversation>, Failed<ConversationError>> {
-        let mut conversation = self.acting(tenant, ConversationId::new(Timestamp::now().0), None);
+        let mut conversation = self.acting(tenant, ConversationId::new(Timestamp::now()), None);
         let subject = Subject {
             kind: colloquy_model::entity::Kind::Customer,
             number: customer.number(),

@@ -89,7 +89,7 @@ struct Talk {
     priority: Priority,
     assignee: Option<UserId>,
     said: Vec<Said>,
-    updated_at: i64,
+    updated_at: Timestamp,
 }
 
 const SENDERS: [SenderType; 3] = [SenderType::Customer, SenderType::Agent, SenderType::System];
@@ -272,7 +272,7 @@ impl<B: Bench> Model<B> {
             priority,
             assignee: None,
             said: Vec::new(),
-            updated_at: 0,
+            updated_at: Timestamp(0),
         };
         if let Some(content) = content {
             // Its identifier is not in the answer; the transcript has it.
@@ -315,7 +315,7 @@ impl<B: Bench> Model<B> {
             index.map(|index| {
                 self.talks
                     .get(index % 50)
-                    .map_or(Timestamp::now().0, |talk| talk.acting.id.created_ms())
+                    .map_or(Timestamp::now().0, |talk| talk.acting.id.created_at().0)
             })
         };
         let facets = Facets {
@@ -324,8 +324,8 @@ impl<B: Bench> Model<B> {
             priority: question.priority.map(|index| pick(Priority::ALL, index)),
             customer: question.customer.map(|index| self.customers[index].1),
             assignee: question.assignee.map(|index| self.users[index]),
-            created_after: instant(question.since),
-            created_before: instant(question.until),
+            created_after: instant(question.since).map(Timestamp),
+            created_before: instant(question.until).map(Timestamp),
         };
         let mut wanted: Vec<&Talk> = self
             .talks
@@ -680,13 +680,13 @@ impl Talk {
         let updated_at = serde_json::from_value::<Timestamp>(shown["updated_at"].clone())
             .unwrap()
             .0;
-        assert!(updated_at >= self.updated_at);
-        self.updated_at = updated_at;
+        assert!(updated_at >= self.updated_at.0);
+        self.updated_at = Timestamp(updated_at);
     }
 
     fn matches<B>(&self, tenant: Tenant, facets: &Facets, model: &Model<B>) -> bool {
         let customer = model.customers[self.customer].1;
-        let made = self.acting.id.created_ms();
+        let made = self.acting.id.created_at();
         self.acting.tenant == tenant
             && facets.status.is_none_or(|status| status == self.status)
             && facets.channel.is_none_or(|channel| channel == self.channel)
@@ -701,7 +701,7 @@ impl Talk {
             && facets.created_before.is_none_or(|before| made < before)
     }
 
-    fn shown<B>(&self, model: &Model<B>) -> ((u64, i64, bool), String) {
+    fn shown<B>(&self, model: &Model<B>) -> ((u64, Timestamp, bool), String) {
         let messages = u64::try_from(self.said.len()).unwrap();
         (
             (messages, self.updated_at, messages > 0),

@@ -9,6 +9,7 @@ use crate::store::{ActivityQuery, ActivityRow, StoredPage};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{KeyId, UserId};
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 
 /// The condition of the index over what was done to documents.
 const OF_DOCUMENTS: &str = "happened >= 6 AND happened <= 14";
@@ -36,10 +37,10 @@ pub(super) fn page(
             .push(format!("coalesce(by_user, by_key) = {actor}"));
     }
     if let Some(since) = query.since {
-        filter.and("at > ?", since);
+        filter.and("at > ?", since.0);
     }
     if let Some(until) = query.until {
-        filter.and("at < ?", until);
+        filter.and("at < ?", until.0);
     }
     let total = total(connection, query, &filter)?;
     if let Some((at, field)) = query.paging.start.cursor() {
@@ -98,7 +99,7 @@ columns! {
     struct StoredActivity {
         pos: Position,
         happened: EventKind,
-        at: i64,
+        at: Timestamp,
         by_user: Option<u64>,
         by_key: Option<u64>,
         by_tail: Option<u64> = "coalesce((SELECT tail FROM records WHERE n = coalesce(by_user, by_key)),

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, params};
 
-use super::codec::{NO_EVENT, insert, int, only, uint};
+use super::codec::{NO_EVENT, insert, int, only, optional_millis, uint};
 use super::counters::CounterMoves;
 use super::deliveries::Care;
 use super::delivery_tidying::Tidying;
@@ -265,11 +265,11 @@ impl<'c> Batch<'c> {
             happened: row.kind as i64,
             scope: commit.tenant.number(),
             number: number,
-            at: commit.at,
+            at: commit.at.0,
             from_customer: int(row.counts.customer),
             from_agent: int(row.counts.agent),
             from_system: int(row.counts.system),
-            last_message_at: row.counts.last_message_at,
+            last_message_at: optional_millis(row.counts.last_message_at),
             channel: seen.map(|seen| seen.channel.code()),
             priority: seen.map(|seen| seen.priority.code()),
             assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),
@@ -317,7 +317,7 @@ impl<'c> Batch<'c> {
             entity: int(commit.subject.number),
             happened: NO_EVENT,
             scope: commit.tenant.number(),
-            at: commit.at,
+            at: commit.at.0,
             from_customer: 0,
             from_agent: 0,
             from_system: 0,

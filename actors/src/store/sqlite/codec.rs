@@ -26,6 +26,7 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
 use colloquy_model::stream::StreamOffset;
+use colloquy_model::time::Timestamp;
 
 /// What a column can be read as. It may borrow from the row, as long as that stands.
 pub(crate) trait Column<'r>: Sized {
@@ -91,6 +92,13 @@ impl Column<'_> for usize {
 impl Column<'_> for Position {
     fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_i64().map(Position)
+    }
+}
+
+/// Instants are stored in Unix milliseconds.
+impl Column<'_> for Timestamp {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_i64().map(Timestamp)
     }
 }
 
@@ -264,6 +272,11 @@ pub(super) fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// An instant that may be absent, as it is stored.
+pub(super) fn optional_millis(at: Option<Timestamp>) -> Option<i64> {
+    at.map(|at| at.0)
+}
+
 /// The unsigned number that [`int`] wrote.
 pub(super) fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
@@ -333,9 +346,9 @@ columns! {
         assignee: Option<u64>,
         assignee_tail: Option<u64>,
         metadata: Box<str>,
-        closed_at: Option<i64>,
-        snoozed_until: Option<i64>,
-        roused_at: i64,
+        closed_at: Option<Timestamp>,
+        snoozed_until: Option<Timestamp>,
+        roused_at: Timestamp,
     }
 }
 
@@ -365,8 +378,8 @@ columns! {
         tail: u64,
         seq: Sequence,
         messages: u64,
-        last_message_at: Option<i64>,
-        updated_at: i64,
+        last_message_at: Option<Timestamp>,
+        updated_at: Timestamp,
     }
 }
 
@@ -408,7 +421,7 @@ columns! {
         from_customer: u64,
         from_agent: u64,
         from_system: u64,
-        last_message_at: Option<i64>,
+        last_message_at: Option<Timestamp>,
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::codec::{Columns, PENDING, columns, insert, int, only, whole};
+use super::codec::{Columns, PENDING, columns, insert, int, only, optional_millis, whole};
 use super::counters::{Counted, Counter, CounterMoves};
 use super::delivery_logs::{read_log, sayable, written};
 use super::delivery_tidying::{SETTLED, TO_END, TO_GO, Tidying};
@@ -19,6 +19,7 @@ use colloquy_model::attempt::Attempt;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 
 /// What becomes of a slice of which something can't be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +78,7 @@ struct Pen<'c> {
     connection: &'c Connection,
     counters: CounterMoves,
     given_up: HashMap<u64, i64>,
-    now: i64,
+    now: Timestamp,
     care: Care,
 }
 
@@ -219,7 +220,7 @@ impl Pen<'_> {
                     .prepare_cached(
                         "UPDATE deliveries SET due = ?2 WHERE d = ?1 AND due IS NOT NULL",
                     )?
-                    .execute([number, *at])?;
+                    .execute([number, at.0])?;
                 Ok(())
             }
             Change::Again(at) if !waits => {
@@ -229,7 +230,7 @@ impl Pen<'_> {
                     .prepare_cached(
                         "UPDATE deliveries SET state = ?3, lane = -d, due = ?2 WHERE d = ?1",
                     )?
-                    .execute([number, *at, DeliveryState::Pending as i64])?;
+                    .execute([number, at.0, DeliveryState::Pending as i64])?;
                 Ok(())
             }
             Change::Attempted(_) | Change::Due(_) | Change::Again(_) => Ok(()),
@@ -255,7 +256,7 @@ impl Pen<'_> {
                 found.number,
                 fate.state as i64,
                 fate.attempts,
-                (!ended).then_some(fate.due),
+                (!ended).then_some(fate.due.0),
                 log.flatten(),
                 stays
             ])?;
@@ -283,7 +284,7 @@ impl Pen<'_> {
                 key.lane,
                 int(key.entity),
                 given_up,
-                self.now
+                self.now.0
             ])?;
         Ok(())
     }
@@ -312,10 +313,10 @@ impl Pen<'_> {
             pos: position.0,
             entity: int(key.entity),
             happened: *kind as i64,
-            at: at,
+            at: at.0,
             state: fate.state as i64,
             attempts: fate.attempts,
-            due: head.then_some(fate.due),
+            due: head.then_some(fate.due.0),
             log: log,
         })?;
         self.count_one(*endpoint, *kind as i64, fate.state, 1);
@@ -371,13 +372,13 @@ impl Pen<'_> {
         Ok(())
     }
 
-    fn failing(&self, endpoint: u64, since: Option<i64>) -> rusqlite::Result<()> {
+    fn failing(&self, endpoint: u64, since: Option<Timestamp>) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO endpoints(n, failing_since, given_up, unsettled) VALUES (?1, ?2, 0, ?3)
                  ON CONFLICT DO UPDATE SET failing_since = excluded.failing_since",
             )?
-            .execute(params![int(endpoint), since, SETTLED])?;
+            .execute(params![int(endpoint), optional_millis(since), SETTLED])?;
         Ok(())
     }
 
@@ -391,8 +392,8 @@ impl Pen<'_> {
                     scope: replay.tenant.number(),
                     next: int(replay.next.0),
                     last: replay.last.0,
-                    since: replay.since,
-                    until: replay.until,
+                    since: optional_millis(replay.since),
+                    until: optional_millis(replay.until),
                     kinds: kinds.join(" "),
                 })?;
             }

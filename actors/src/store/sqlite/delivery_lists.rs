@@ -21,6 +21,7 @@ use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Cursor, Start};
 use colloquy_model::position::Position;
 use colloquy_model::stream::StreamOffset;
+use colloquy_model::time::Timestamp;
 
 /// What whoever delivers begins with.
 pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
@@ -58,7 +59,7 @@ fn endpoints(connection: &Connection, matched: Position) -> rusqlite::Result<Vec
         let n = int(record.subject.number);
         let as_matched: Option<Option<Vec<u8>>> =
             version.query_row([n, matched.0], only).optional()?;
-        let failing_since: Option<Option<i64>> = failing.query_row([n], only).optional()?;
+        let failing_since: Option<Option<Timestamp>> = failing.query_row([n], only).optional()?;
         found.push(StoredEndpoint {
             made: made.query_row([n], only).optional()?.unwrap_or_default(),
             as_matched: as_matched.flatten().map(Into::into),
@@ -83,8 +84,8 @@ columns! {
         scope: Tenant,
         next: StreamOffset,
         last: Position,
-        since: Option<i64>,
-        until: Option<i64>,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
         kinds: String,
     }
 }
@@ -139,7 +140,7 @@ columns! {
         entity: u64,
         pos: Position,
         attempts: u32,
-        due: Option<i64>,
+        due: Option<Timestamp>,
     }
 }
 
@@ -215,12 +216,12 @@ columns! {
         lane: i64,
         entity: u64,
         pos: Position = "deliveries.pos",
-        event_at: i64 = "ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at)",
+        event_at: Timestamp = "ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at)",
         happened: EventKind,
-        at: i64,
+        at: Timestamp,
         state: DeliveryState,
         attempts: u32,
-        due: Option<i64>,
+        due: Option<Timestamp>,
     }
 }
 
@@ -393,7 +394,7 @@ columns! {
     /// Where a delivery is listed.
     struct ListedAt {
         endpoint: u64,
-        at: i64,
+        at: Timestamp,
     }
 }
 
@@ -462,7 +463,7 @@ pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result
         delivered: count(DeliveryState::Delivered)?,
         failed: count(DeliveryState::Failed)?,
         last_success_at: taken
-            .and_then(|taken| taken.log.last().map(|attempt| attempt.attempted_at.0)),
+            .and_then(|taken| taken.log.last().map(|attempt| attempt.attempted_at)),
         oldest_pending_at: waits.map(|waits| waits.at),
     })
 }

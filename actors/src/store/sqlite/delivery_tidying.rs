@@ -7,6 +7,7 @@ use super::codec::{Columns, PENDING, columns, whole};
 use super::counters::{Counted, Counter, CounterMoves};
 use crate::store::DeliveryState;
 use colloquy_model::entity::Kind;
+use colloquy_model::time::Timestamp;
 
 /// Rows that one slice gives up or takes away besides what it came for.
 const TIDIED: usize = 128;
@@ -57,7 +58,7 @@ columns! {
         endpoint: u64,
         happened: i64,
         state: i64,
-        at: i64,
+        at: Timestamp,
     }
 }
 
@@ -76,7 +77,7 @@ impl Tidying {
     pub(super) fn run(
         &mut self,
         connection: &Connection,
-        keep_from: i64,
+        keep_from: Timestamp,
         counters: &mut CounterMoves,
     ) -> rusqlite::Result<bool> {
         let settles = settle_one(connection, counters)?;
@@ -88,7 +89,7 @@ impl Tidying {
     fn prune(
         &mut self,
         connection: &Connection,
-        keep_from: i64,
+        keep_from: Timestamp,
         counters: &mut CounterMoves,
     ) -> rusqlite::Result<bool> {
         let limit = i64::try_from(TIDIED).unwrap_or(i64::MAX);

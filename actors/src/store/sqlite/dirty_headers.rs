@@ -5,6 +5,7 @@
 
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ pub(super) struct DirtyHeader {
     pub(super) tenant: i64,
     pub(super) seq: Sequence,
     pub(super) messages: u64,
-    pub(super) last_message_at: Option<i64>,
-    pub(super) updated_at: i64,
+    pub(super) last_message_at: Option<Timestamp>,
+    pub(super) updated_at: Timestamp,
 }
 
 #[derive(Debug)]

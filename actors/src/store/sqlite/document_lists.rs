@@ -13,6 +13,7 @@ use crate::store::{DocumentOrder, DocumentQuery, DocumentRow, IndexedDocument, S
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 columns! {
     /// A document as lists show it.
@@ -20,7 +21,7 @@ columns! {
         n: u64,
         tail: u64,
         seq: Sequence,
-        updated_at: i64,
+        updated_at: Timestamp,
         body: String,
     }
 }
@@ -97,7 +98,7 @@ fn filters(query: &DocumentQuery) -> Where {
         filter.and("content_type = ?", content_type);
     }
     if let Some(after) = query.updated_after {
-        filter.and("updated_at > ?", after);
+        filter.and("updated_at > ?", after.0);
     }
     filter
 }

@@ -8,13 +8,14 @@ use crate::store::{LinkUses, OwnedDocument, StoredComment, StoredDocument};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 columns! {
     /// What a document's actor starts from, but for what stands in rows of their own.
     struct DocumentState {
         scope: Tenant,
         seq: Sequence,
-        updated_at: i64,
+        updated_at: Timestamp,
         body: String,
     }
 }
@@ -142,7 +143,7 @@ pub(super) fn link(
 /// Documents that have been in the bin since before this instant.
 pub(super) fn overdue(
     connection: &Connection,
-    before: i64,
+    before: Timestamp,
     most: u32,
 ) -> rusqlite::Result<Vec<OwnedDocument>> {
     let sql = format!(
@@ -151,7 +152,7 @@ pub(super) fn overdue(
     );
     connection
         .prepare_cached(&sql)?
-        .query_map(params![before, most], owned)?
+        .query_map(params![before.0, most], owned)?
         .collect()
 }
 

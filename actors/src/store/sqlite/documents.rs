@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{insert, int, only};
+use super::codec::{insert, int, only, optional_millis};
 use colloquy_model::commit::Commit;
 use colloquy_model::document::{CommentChange, DocumentHeader, DocumentReader, NewVersion};
 use colloquy_model::entity::Subject;
@@ -31,12 +31,12 @@ pub(super) fn put(
         tail: int(tail),
         scope: commit.tenant.number(),
         seq: sequence,
-        updated_at: header.updated_at,
+        updated_at: header.updated_at.0,
         title: listed.title,
         content_type: listed.content_type,
         owner: listed.owner.map(|user| int(user.number())),
         deleted: listed.deleted_at.is_some(),
-        deleted_at: listed.deleted_at,
+        deleted_at: optional_millis(listed.deleted_at),
         body: header.body,
     }, "ON CONFLICT DO UPDATE SET seq = excluded.seq, updated_at = excluded.updated_at,
         title = excluded.title, content_type = excluded.content_type, owner = excluded.owner,
@@ -113,7 +113,7 @@ fn put_version(
         message: version.message,
         author: version.author.map(|user| int(user.number())),
         author_tail: version.author.map(|user| int(user.tail())),
-        at: commit.at,
+        at: commit.at.0,
         base: version.base.map(int),
         frame: &version.frame[..],
     })?;

@@ -23,6 +23,7 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
 use colloquy_model::stream::StreamOffset;
+use colloquy_model::time::Timestamp;
 
 columns! {
     /// Where a row of the log of changes stands. What is no public event has no number; what
@@ -41,7 +42,7 @@ columns! {
         scope: Tenant,
         /// A kind of event; records and kept answers have other codes.
         happened: i64,
-        at: i64,
+        at: Timestamp,
         channel: Option<Channel>,
         priority: Option<Priority>,
         assignee: Option<u64>,

@@ -3,7 +3,7 @@
 
 use rusqlite::Connection;
 
-use super::codec::{Columns, columns, insert, int, update, whole};
+use super::codec::{Columns, columns, insert, int, optional_millis, update, whole};
 use super::counters::{Counted, Counter, CounterMoves};
 use super::dirty_headers::DirtyHeader;
 use super::documents::{self, BinCounts};
@@ -112,13 +112,13 @@ impl Headers<'_> {
             assignee: after.assignee.map(|user| int(user.number())),
             assignee_tail: after.assignee.map(|user| int(user.tail())),
             metadata: &*after.metadata,
-            closed_at: after.closed_at,
+            closed_at: optional_millis(after.closed_at),
             seq: int(lag.seq.0),
             messages: int(lag.messages),
-            last_message_at: lag.last_message_at,
-            updated_at: lag.updated_at,
-            snoozed_until: after.snoozed_until,
-            roused_at: after.activated_at,
+            last_message_at: optional_millis(lag.last_message_at),
+            updated_at: lag.updated_at.0,
+            snoozed_until: optional_millis(after.snoozed_until),
+            roused_at: after.activated_at.0,
         })?;
         self.count_conversation(commit.tenant, after, 1);
         Ok(())
@@ -138,13 +138,13 @@ impl Headers<'_> {
             assignee: after.assignee.map(|user| int(user.number())),
             assignee_tail: after.assignee.map(|user| int(user.tail())),
             metadata: &*after.metadata,
-            closed_at: after.closed_at,
+            closed_at: optional_millis(after.closed_at),
             seq: int(lag.seq.0),
             messages: int(lag.messages),
-            last_message_at: lag.last_message_at,
-            updated_at: lag.updated_at,
-            snoozed_until: after.snoozed_until,
-            roused_at: after.activated_at,
+            last_message_at: optional_millis(lag.last_message_at),
+            updated_at: lag.updated_at.0,
+            snoozed_until: optional_millis(after.snoozed_until),
+            roused_at: after.activated_at.0,
         }, "WHERE n = ?", int(commit.subject.number))?;
         self.count_conversation(commit.tenant, before, -1);
         self.count_conversation(commit.tenant, after, 1);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::batch::Counts;
-use super::codec::int;
+use super::codec::{int, optional_millis};
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
 use super::gate::Gate;
 use super::log_erasing::LogErasing;
@@ -309,8 +309,8 @@ pub(super) fn fold_into(
             int(lag.conversation),
             int(lag.seq.0),
             int(lag.messages),
-            lag.last_message_at,
-            lag.updated_at
+            optional_millis(lag.last_message_at),
+            lag.updated_at.0
         ])?;
     }
     connection
@@ -344,7 +344,7 @@ fn write_uses(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Resul
         "INSERT INTO key_uses(n, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
     )?;
     for KeyUse { key, at } in sink.key_uses() {
-        upsert.execute([int(key.number()), at])?;
+        upsert.execute([int(key.number()), at.0])?;
     }
     connection.execute_batch("COMMIT")
 }

@@ -14,6 +14,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ActivityId, DocumentId, MessageId};
 use colloquy_model::page::Cursor;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// Whose this very thing is; none where there is no such thing.
 pub(super) fn scope_of(
@@ -145,7 +146,7 @@ columns! {
     /// Where an activity of a document stands.
     struct ActivityPlace {
         seq: Option<i64>,
-        at: i64,
+        at: Timestamp,
     }
 }
 

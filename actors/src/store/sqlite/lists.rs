@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::iter::Peekable;
+use std::time::Duration;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
@@ -150,7 +151,10 @@ fn filters(query: &ConversationQuery) -> Where {
         filter.and("priority = ?", priority.code());
     }
     if let Some(after) = created_after {
-        filter.and("n >= ?", int(first_number_at(after.saturating_add(1))));
+        filter.and(
+            "n >= ?",
+            int(first_number_at(after + Duration::from_millis(1))),
+        );
     }
     if let Some(before) = created_before {
         filter.and("n < ?", int(first_number_at(before)));

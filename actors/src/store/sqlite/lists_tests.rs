@@ -16,6 +16,7 @@ use colloquy_model::id::CustomerId;
 use colloquy_model::page::{Cursor, Paging};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// A conversation: what its header says, and what the writer has told beside it, each with a
 /// sequence and a time.
@@ -104,7 +105,7 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
                 seq: Sequence(seq),
                 messages: seq,
                 last_message_at: None,
-                updated_at,
+                updated_at: Timestamp(updated_at),
             };
             fold.note(&lagging, lag, 1, Position(1));
         }
@@ -160,7 +161,7 @@ proptest! {
                 let page = conversations(&connection, &lagging, &query).unwrap().unwrap();
                 prop_assert_eq!(page.total, u64::try_from(wanted.len()).unwrap());
                 prop_assert_eq!(page.before, !found.is_empty());
-                found.extend(page.items.iter().map(|header| (header.updated_at, header.id.number(), header.messages)));
+                found.extend(page.items.iter().map(|header| (header.updated_at.0, header.id.number(), header.messages)));
                 prop_assert_eq!(page.after, found.len() < wanted.len());
                 if !page.after {
                     break;

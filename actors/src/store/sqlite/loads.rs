@@ -13,6 +13,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::ConversationId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// An entity as it is committed.
 pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<Stored>> {
@@ -59,7 +60,7 @@ columns! {
     /// What a conversation's last row says beside its [`CountsRow`].
     struct LastRow {
         seq: Sequence,
-        at: i64,
+        at: Timestamp,
     }
 }
 
@@ -113,7 +114,7 @@ columns! {
     struct KeptAnswerRow {
         key: [u8; 16],
         request: Option<Vec<u8>>,
-        at: i64,
+        at: Timestamp,
         done: i64,
         answer_id: Option<String>,
         etag: Option<String>,

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Columns, columns, only, whole};
 use crate::store::{KeyCache, KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
-use colloquy_model::idempotency::{KEPT_MS, KeyHash};
+use colloquy_model::idempotency::{KEPT_FOR, KeyHash};
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
@@ -138,7 +138,7 @@ columns! {
     /// A slice that becomes a part of a larger one.
     struct PartRow {
         last_pos: Position,
-        at: i64,
+        at: Timestamp,
         filter_bytes: usize = "length(filter)",
     }
 }
@@ -156,7 +156,7 @@ columns! {
     struct KeyRow {
         pos: Position,
         key: KeyHash,
-        at: i64,
+        at: Timestamp,
     }
 }
 
@@ -228,7 +228,7 @@ struct Writing {
     runs: Vec<Run>,
     filter: KeyFilter,
     last_pos: Position,
-    at: i64,
+    at: Timestamp,
     /// What memory holds until it is whole.
     in_memory: Vec<KeyPosition>,
     /// The slices that it takes the place of.
@@ -253,7 +253,7 @@ impl Writing {
                 .map(|entry| entry.position)
                 .max()
                 .unwrap_or_default(),
-            at: now.0,
+            at: now,
             runs: vec![Run {
                 held: keys.into_iter().peekable(),
                 rest: None,
@@ -268,7 +268,8 @@ impl Writing {
             "SELECT {} FROM key_slices WHERE slice = ?1",
             PartRow::COLUMNS
         ))?;
-        let (mut last_pos, mut at, mut bytes, mut runs) = (Position::ZERO, 0, 0, Vec::new());
+        let (mut last_pos, mut at, mut bytes, mut runs) =
+            (Position::ZERO, Timestamp::EPOCH, 0, Vec::new());
         for slice in &slices {
             let part: PartRow = find.query_row([slice], whole)?;
             last_pos = last_pos.max(part.last_pos);
@@ -344,7 +345,7 @@ impl Writing {
             .execute(params![
                 self.number,
                 self.last_pos.0,
-                self.at,
+                self.at.0,
                 self.filter.bytes()
             ])?;
         let mut delete = connection.prepare_cached("DELETE FROM key_slices WHERE slice = ?1")?;
@@ -383,7 +384,7 @@ fn sweep(connection: &Connection, keys: &dyn KeyCache, now: Timestamp) -> rusqli
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let over: Vec<i64> = connection
         .prepare_cached("DELETE FROM key_slices WHERE at < ?1 RETURNING slice")?
-        .query_map([now.0 - KEPT_MS], only)?
+        .query_map([(now - KEPT_FOR).0], only)?
         .collect::<rusqlite::Result<_>>()?;
     let left = left_over(connection)?;
     if let Some(slice) = left {
@@ -425,12 +426,12 @@ pub(super) fn fill(
     keys: &dyn KeyCache,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let oldest = now.0 - KEPT_MS;
+    let oldest = now - KEPT_FOR;
     let mut query = connection.prepare(&format!(
         "SELECT {} FROM key_slices WHERE at >= ?1 ORDER BY slice",
         SliceRow::COLUMNS
     ))?;
-    let mut rows = query.query([oldest])?;
+    let mut rows = query.query([oldest.0])?;
     while let Some(row) = rows.next()? {
         let row = SliceRow::read(row)?;
         let slice = KeySlice {

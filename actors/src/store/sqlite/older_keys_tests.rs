@@ -26,7 +26,7 @@ struct Desk {
     shelving: Shelving,
     keys: Arc<Keys>,
     bounds: (usize, usize),
-    now: i64,
+    now: Timestamp,
 }
 
 fn hash(key: u64) -> KeyHash {
@@ -62,7 +62,7 @@ impl Desk {
             shelving,
             keys: Arc::new(Keys::bounded(bounds.0, bounds.1)),
             bounds,
-            now: 1,
+            now: Timestamp(1),
         }
     }
 
@@ -73,7 +73,7 @@ impl Desk {
         self.connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
         self.shelving = Shelving::open(&self.connection).unwrap();
         self.keys = Arc::new(Keys::bounded(self.bounds.0, self.bounds.1));
-        fill(&self.connection, &*self.keys, Timestamp(self.now)).unwrap();
+        fill(&self.connection, &*self.keys, self.now).unwrap();
         let last: i64 = self.one("SELECT coalesce(max(last_pos), 0) FROM key_slices");
         for position in last + 1..=position {
             self.keys
@@ -83,7 +83,7 @@ impl Desk {
 
     fn step(&mut self) -> bool {
         self.shelving
-            .run(&self.connection, &*self.keys, Timestamp(self.now))
+            .run(&self.connection, &*self.keys, self.now)
             .unwrap()
     }
 
@@ -178,11 +178,11 @@ fn a_slice_goes_in_pieces_when_its_day_is_over() {
     );
     let wrong = (50_000..60_000).filter(|key| desk.look(*key).1 > 0).count();
     assert!(wrong < 200, "{wrong} of 10,000 new keys would cost a read");
-    desk.now += KEPT_MS;
+    desk.now = desk.now + KEPT_FOR;
     desk.shelving.look_for_old();
     while desk.step() {}
     assert_eq!(desk.look(777).0, Some(Position(777)));
-    desk.now += 1;
+    desk.now.0 += 1;
     desk.shelving.look_for_old();
     let mut pieces = 0;
     while desk.step() {

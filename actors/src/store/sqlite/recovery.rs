@@ -141,7 +141,7 @@ columns! {
     /// When a key was used last, in Unix milliseconds.
     struct KeyUseRow {
         n: u64,
-        at: i64,
+        at: Timestamp,
     }
 }
 
@@ -170,7 +170,10 @@ pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(),
         let mut rows = query.query([kind as i64])?;
         while let Some(row) = rows.next()? {
             let record = RecordRow::stored(row, kind)?;
-            let used = uses.get(&record.subject.number).copied().unwrap_or(0);
+            let used = uses
+                .get(&record.subject.number)
+                .copied()
+                .unwrap_or(Timestamp::EPOCH);
             sink.recovered_record(&record, used)
                 .map_err(|error| OpenError::Record(record.subject, error))?;
         }

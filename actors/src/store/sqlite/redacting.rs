@@ -94,7 +94,7 @@ columns! {
     /// A row that holds a text of the message.
     struct Text {
         pos: Position = "r.pos",
-        at: i64 = "r.at",
+        at: Timestamp = "r.at",
         bytes: usize = "ifnull(length(r.payload), 0)",
     }
 }
@@ -180,7 +180,7 @@ impl Redaction {
         redacted: Option<&MessageView>,
         text: &Text,
     ) -> rusqlite::Result<()> {
-        let edited_at = (self.next > 0).then_some(Timestamp(text.at));
+        let edited_at = (self.next > 0).then_some(text.at);
         let left = |redacted: &MessageView| {
             colloquy_model::json::bytes(&MessageView {
                 edited_at,

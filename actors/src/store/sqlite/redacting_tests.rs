@@ -68,7 +68,7 @@ impl Often {
         let first: MessageView = serde_json::from_slice(&sent.body).unwrap();
         let counts = MessageCounts {
             customer: 1,
-            last_message_at: Some(first.sent_at.0),
+            last_message_at: Some(first.sent_at),
             ..MessageCounts::default()
         };
         let mut often = Often {
@@ -109,7 +109,7 @@ impl Often {
             edited_at: Some(Timestamp(at)),
             ..self.first.clone()
         };
-        self.row(&text, at)
+        self.row(&text, Timestamp(at))
     }
 
     fn redaction(&mut self) -> Commit {
@@ -117,11 +117,11 @@ impl Often {
         text.erase();
         Commit {
             redacts: Some(Sequence(2)),
-            ..self.row(&text, self.first.sent_at.0 + 1_000_000)
+            ..self.row(&text, Timestamp(self.first.sent_at.0 + 1_000_000))
         }
     }
 
-    fn row(&mut self, text: &MessageView, at: i64) -> Commit {
+    fn row(&mut self, text: &MessageView, at: Timestamp) -> Commit {
         let payload = Bytes::from(serde_json::to_vec(text).unwrap());
         let row = NewRow {
             kind: EventKind::MessageUpdated,

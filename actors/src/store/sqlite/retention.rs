@@ -10,7 +10,7 @@ use super::codec::{self, int, only};
 use super::slices::{self, SLICE, Slice, first_of};
 use crate::store::DeliveryState;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::idempotency::KEPT_MS;
+use colloquy_model::idempotency::KEPT_FOR;
 use colloquy_model::time::Timestamp;
 
 /// Between two looks at the floors where events are kept for no longer than this.
@@ -61,8 +61,7 @@ impl Retention {
         if self.behind.is_none() && self.next_at > Instant::now() {
             return Ok(false);
         }
-        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
-        let until = now.0.saturating_sub(kept);
+        let until = now - kept;
         for _ in 0..TENANTS_PER_TURN {
             let behind = self.behind.unwrap_or(i64::MIN);
             let Some(tenant) = next_scope(connection, behind)? else {
@@ -100,13 +99,13 @@ fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i
 fn trim(
     connection: &Connection,
     tenant: i64,
-    until: i64,
+    until: Timestamp,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
     let before = slices::floor(connection, tenant)?;
     let floor = reached(connection, tenant, before, until)?;
     // An answer that is kept may be the payload of its row.
-    let free_until = until.min(now.0 - KEPT_MS);
+    let free_until = until.min(now - KEPT_FOR);
     let free = |slice: &Slice| {
         slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until)
     };
@@ -134,7 +133,7 @@ fn reached(
     connection: &Connection,
     tenant: i64,
     mut floor: u64,
-    until: i64,
+    until: Timestamp,
 ) -> rusqlite::Result<u64> {
     for _ in 0..SLICES {
         let Some(slice) = slices::read(connection, tenant, first_of(floor + 1))? else {

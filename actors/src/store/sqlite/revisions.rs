@@ -14,7 +14,7 @@ columns! {
     /// A text of a message, the message's own or an edit's, and the time of the edit behind it.
     struct EarlierText<'r> {
         payload: &'r [u8] = "r.payload",
-        replaced_at: i64 = "(SELECT at FROM rows WHERE pos = n.pos)",
+        replaced_at: Timestamp = "(SELECT at FROM rows WHERE pos = n.pos)",
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn page(
 }
 
 /// An earlier text as the interface shows it, in JSON.
-fn revision(text: MessageView, replaced_at: i64) -> Bytes {
+fn revision(text: MessageView, replaced_at: Timestamp) -> Bytes {
     let MessageView {
         content, metadata, ..
     } = text;
@@ -85,7 +85,7 @@ fn revision(text: MessageView, replaced_at: i64) -> Bytes {
     serde_json::to_vec(&RevisionView {
         content,
         metadata,
-        replaced_at: Timestamp(replaced_at),
+        replaced_at,
     })
     .unwrap_or_default()
     .into()

@@ -28,6 +28,7 @@ use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -252,7 +253,7 @@ impl DocumentStore for SqliteStore {
 
     fn overdue_documents(
         &self,
-        before: i64,
+        before: Timestamp,
         most: u32,
     ) -> Later<Result<Vec<OwnedDocument>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {

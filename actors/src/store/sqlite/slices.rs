@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{self, Columns, columns, int, only, whole};
+use super::codec::{self, Columns, columns, int, only, optional_millis, whole};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 
 /// Numbers in a full slice: one to `SLICE` in the first, and so on. Larger ones cost the readers,
 /// smaller ones the writer, who touches a page for each assignee of a slice. Tests want many of
@@ -26,7 +27,7 @@ const TOTAL: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) pos: Position,
-    pub(super) at: i64,
+    pub(super) at: Timestamp,
     /// The number of the assignee's identifier; 0 where there is none.
     pub(super) assignee: u64,
     pub(super) kind: u8,
@@ -193,7 +194,7 @@ impl Entry {
     fn bytes(&self) -> impl Iterator<Item = u8> + use<> {
         let (pos, at, assignee) = (
             self.pos.0.to_le_bytes(),
-            self.at.to_le_bytes(),
+            self.at.0.to_le_bytes(),
             self.assignee.to_le_bytes(),
         );
         pos.into_iter()
@@ -209,7 +210,7 @@ impl Entry {
         let (code, _) = rest.split_first_chunk::<2>()?;
         Some(Entry {
             pos: Position(i64::from_le_bytes(*pos)),
-            at: i64::from_le_bytes(*at),
+            at: Timestamp(i64::from_le_bytes(*at)),
             assignee: u64::from_le_bytes(*assignee),
             kind: code[0],
             channel: code[1],
@@ -274,7 +275,7 @@ columns! {
         scope: i64,
         number: Option<u64>,
         pos: Position,
-        at: i64,
+        at: Timestamp,
         assignee: Option<u64>,
         happened: u8,
         channel: Option<i64>,
@@ -450,7 +451,7 @@ fn put(
         .execute(params![
             tenant,
             int(slice.first),
-            newest_at,
+            optional_millis(newest_at),
             slice.before.bytes(),
             entries
         ])?;

@@ -10,6 +10,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::Status;
 use colloquy_model::id::ConversationId;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// The next of them; the last is the first that is not due.
 pub(super) fn timed(
@@ -25,7 +26,7 @@ pub(super) fn timed(
 
 /// Before every conversation.
 const BEGINNING: TimedCursor = TimedCursor {
-    listed_at: i64::MIN,
+    listed_at: Timestamp::MIN,
     number: 0,
 };
 
@@ -35,7 +36,7 @@ columns! {
         n: u64,
         tail: u64,
         scope: Tenant,
-        snoozed_until: i64,
+        snoozed_until: Timestamp,
     }
 }
 
@@ -46,7 +47,7 @@ fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<
          WHERE snoozed_until IS NOT NULL AND (snoozed_until, n) > (?1, ?2) ORDER BY snoozed_until, n LIMIT ?3",
         SnoozedRow::COLUMNS
     ))?;
-    let mut rows = statement.query(params![listed_at, int(number), query.limit])?;
+    let mut rows = statement.query(params![listed_at.0, int(number), query.limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let row = SnoozedRow::read(row)?;
@@ -69,7 +70,7 @@ columns! {
         n: u64,
         tail: u64,
         scope: Tenant,
-        active_at: i64 = "max(roused_at, ifnull(last_message_at, 0))",
+        active_at: Timestamp = "max(roused_at, ifnull(last_message_at, 0))",
         seq: Sequence,
     }
 }
@@ -96,7 +97,7 @@ fn idle(
     ))?;
     let mut rows = statement.query(params![
         tenant.number(),
-        listed_at,
+        listed_at.0,
         int(number),
         query.limit
     ])?;

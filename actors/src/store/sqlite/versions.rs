@@ -8,6 +8,7 @@ use super::lists::{Scan, Where, offset, rows_read};
 use crate::store::{FramedVersion, StoredPage, StoredVersion, VersionQuery};
 use colloquy_model::entity::Subject;
 use colloquy_model::id::VersionId;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::cores;
 
 /// Bytes from which on a frame takes about a millisecond to be read.
@@ -25,7 +26,7 @@ columns! {
         message: Option<Box<str>>,
         author: Option<u64>,
         author_tail: Option<u64>,
-        at: i64,
+        at: Timestamp,
     }
 }
 

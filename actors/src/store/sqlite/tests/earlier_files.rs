@@ -20,7 +20,7 @@ use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
-use colloquy_model::idempotency::KEPT_MS;
+use colloquy_model::idempotency::KEPT_FOR;
 use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Incarnation;
@@ -153,7 +153,7 @@ fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
     );
     for _ in 0..10 {
         retention
-            .run(connection, Timestamp(KEPT_MS + 2000))
+            .run(connection, Timestamp(2000) + KEPT_FOR)
             .unwrap();
     }
     // Three slices of eight; what stands with the floor in the fourth waits for it to be left

@@ -36,6 +36,7 @@ use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 /// A folder with a store's files.
@@ -278,7 +279,7 @@ impl Bare {
 pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     let counts = MessageCounts {
         customer: expected + 1,
-        last_message_at: Some(1),
+        last_message_at: Some(Timestamp(1)),
         ..MessageCounts::default()
     };
     let payload = Bytes::from(vec![b'x'; bytes]);
@@ -300,6 +301,6 @@ pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
     };
     Commit {
         rows: vec![row],
-        ..Commit::new(subject, Sequence(expected), caller, 1)
+        ..Commit::new(subject, Sequence(expected), caller, Timestamp(1))
     }
 }

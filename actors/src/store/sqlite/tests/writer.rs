@@ -18,6 +18,7 @@ use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::commit::Commit;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 #[test]
@@ -229,7 +230,7 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
         seq,
         messages: seq.0,
         last_message_at: None,
-        updated_at: 1,
+        updated_at: Timestamp(1),
     };
     for n in 1..=10 {
         fold.note(

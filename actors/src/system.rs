@@ -16,7 +16,7 @@ pub use crate::bootstrap::FirstStart;
 use crate::conversation::{Conversation, Conversations};
 use crate::document::share_terms::PasswordTries;
 use crate::document::{Document, Documents, HashPermits, HashSettings, SearchIndexer};
-use crate::feed::Events;
+use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter};
@@ -37,7 +37,6 @@ use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::key::SecretHash;
-use colloquy_model::position::Position;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -47,11 +46,6 @@ use colloquy_runtime::{Directory, Placement, Policy, SupervisedKind, cores};
 
 /// What stands behind the store's path in the search index's.
 pub const SEARCH_ENDING: &str = ".search";
-
-/// How long operators wait for those who follow the store …
-const FOLLOWERS_WAIT: Duration = Duration::from_millis(200);
-/// … and how often these are looked at meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
@@ -271,28 +265,27 @@ impl System {
         self.store.close();
     }
 
-    /// How the store is doing, and those who follow it. Followers that have nothing to do tell only
-    /// now how far they have come: they are given a moment for that.
-    pub async fn store_health(&self) -> StoreView {
-        let last = self.events.feed.last();
-        self.events.feed.reach();
-        let lags = || {
-            let behind = |position| last.distance_from(position);
-            let matched = self.deliveries.metrics().matched;
-            (behind(matched), behind(self.documents.finder.position()))
-        };
-        let asked = Instant::now();
-        while lags() != (0, 0) && asked.elapsed() < FOLLOWERS_WAIT {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-        let (feed, index) = lags();
+    /// How the store is doing, and those who follow it, as far as is known now.
+    pub fn store_health(&self) -> StoreView {
         let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
         let lags = Lags {
             index_bytes: self.index_files.iter().map(bytes).sum(),
-            feed,
-            index,
+            feed: self.feed_lag(),
+            index: self.index_lag(),
         };
         StoreView::of(self.store.health(), lags)
+    }
+
+    /// How many positions those that are matched with webhook endpoints are behind.
+    fn feed_lag(&self) -> u64 {
+        let matched = self.deliveries.metrics().matched;
+        self.events.feed.lag(Interest::Webhooks, matched)
+    }
+
+    /// How many positions the search index is behind.
+    fn index_lag(&self) -> u64 {
+        let indexed = self.documents.finder.position();
+        self.events.feed.lag(Interest::Documents, indexed)
     }
 
     /// Whether operators may let actors crash.
@@ -317,21 +310,16 @@ impl System {
         )?;
         out.gauge(
             "search_positions_behind",
-            "Committed positions that full text search has not reached.",
-            self.positions_behind(self.documents.finder.position()),
+            "Committed positions of documents that full text search has not reached.",
+            self.index_lag(),
         )?;
         out.gauge(
             "webhook_positions_behind",
-            "Committed positions that are not matched with webhook endpoints.",
-            self.positions_behind(deliveries.matched),
+            "Committed positions that are still to be matched with webhook endpoints.",
+            self.feed_lag(),
         )?;
         metrics::write_deliveries(out, &deliveries)?;
         metrics::write_threads(out, &threads::metrics())
-    }
-
-    /// How many positions what is committed is ahead of this one.
-    fn positions_behind(&self, position: Position) -> u64 {
-        self.events.feed.last().distance_from(position)
     }
 }
 

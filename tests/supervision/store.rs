@@ -1,9 +1,14 @@
 //! `GET /admin/v1/store`: how the store is doing.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::support::Server;
 use crate::support::shapes::{assert_recent, assert_shape};
+use crate::support::{Server, until};
+
+/// How long what follows the store may take to catch up, on a busy machine.
+const WAIT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn the_stores_health_has_its_shape_and_agrees_with_what_was_done() {
@@ -41,4 +46,35 @@ async fn the_stores_health_has_its_shape_and_agrees_with_what_was_done() {
     }
     assert_shape(&health["checkpoint"], "at, pages");
     assert_recent(&health["checkpoint"]["at"]);
+}
+
+#[tokio::test]
+async fn a_follower_is_behind_only_for_what_concerns_it() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let behind = async || {
+        let webhooks = server.metric("webhook_positions_behind").await;
+        let search = server.metric("search_positions_behind").await;
+        let health = server.operator().get("/admin/v1/store").await.expect(200);
+        let [feed, index] = ["feed", "index"].map(|one| health[one]["lag"].as_u64().unwrap());
+        [feed, webhooks, index, search]
+    };
+    until("they have begun to follow", WAIT, async || {
+        (behind().await == [0; 4]).then_some(())
+    })
+    .await;
+    for n in 0..20 {
+        client.message(&conversation, &format!("message {n}")).await;
+        assert_eq!(behind().await, [0; 4], "nobody wants messages");
+    }
+    let endpoint = json!({"url": "https://example.com/hooks", "events": ["message.created"]});
+    client.post("/v1/webhooks", endpoint).await.expect(201);
+    let document = json!({"title": "t", "content": "c"});
+    client.post("/api/v1/documents", document).await.expect(201);
+    client.message(&conversation, "somebody wants this").await;
+    until("they have caught up", WAIT, async || {
+        (behind().await == [0; 4]).then_some(())
+    })
+    .await;
 }

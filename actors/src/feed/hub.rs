@@ -138,8 +138,35 @@ struct Table {
     known: HashMap<WebhookId, Tenant>,
     /// The last position that was published.
     last: Position,
+    /// The last position that was published to who follows webhooks, and to who follows documents.
+    last_for: LastFor,
     subscriptions: u64,
     inbox: Arc<Inbox>,
+}
+
+/// The last position that each of the server's own subscribers has to take. Everything up to where
+/// it joined is one, since it reads that from the store.
+#[derive(Debug, Default)]
+struct LastFor {
+    webhooks: Position,
+    documents: Position,
+}
+
+impl LastFor {
+    fn event(&mut self, event: &Event) {
+        self.webhooks = event.position;
+        if event.kind.is_of_document() {
+            self.documents = event.position;
+        }
+    }
+
+    fn joined(&mut self, interest: Interest, position: Position) {
+        match interest {
+            Interest::Webhooks => self.webhooks = position,
+            Interest::Documents => self.documents = position,
+            Interest::Events(..) => {}
+        }
+    }
 }
 
 impl Drop for Table {
@@ -179,6 +206,7 @@ impl Feed {
             endpoints: HashMap::new(),
             known: HashMap::new(),
             last: Position::ZERO,
+            last_for: LastFor::default(),
             subscriptions: 0,
             inbox,
         };
@@ -231,6 +259,8 @@ impl Feed {
         table.subscriptions += 1;
         let number = table.subscriptions;
         *table.wanted.entry(interest).or_default() += 1;
+        let joined = table.last;
+        table.last_for.joined(interest, joined);
         // Under the lock: what was published before stands before it in the thread's queue, what
         // comes after stands after.
         table.inbox.put(Message::Join(
@@ -241,7 +271,7 @@ impl Feed {
             },
         ));
         Subscription {
-            joined: table.last,
+            joined,
             queue,
             interest,
             number,
@@ -253,6 +283,19 @@ impl Feed {
     #[must_use]
     pub fn last(&self) -> Position {
         self.0.table.lock().last
+    }
+
+    /// How many positions one of the server's own subscribers, which has come this far, is behind the
+    /// last one that concerns it; one that does not listen reads the store, all of which concerns it.
+    pub(crate) fn lag(&self, interest: Interest, position: Position) -> u64 {
+        let table = self.0.table.lock();
+        let last = match interest {
+            _ if !table.wanted.contains_key(&interest) => table.last,
+            Interest::Webhooks => table.last_for.webhooks,
+            Interest::Documents => table.last_for.documents,
+            Interest::Events(..) => table.last,
+        };
+        last.distance_from(position)
     }
 
     /// Whether everybody is let go.
@@ -336,18 +379,21 @@ impl Batch<'_> {
 
     /// Publishes an event, to whoever wants it when the batch is dropped.
     pub(crate) fn event(&mut self, event: Event) {
+        self.table.last_for.event(&event);
         self.items.push(Item::Event(Arc::new(event)));
     }
 
     /// Publishes an endpoint as it is from this position on.
     pub(crate) fn endpoint(&mut self, position: Position, endpoint: Arc<Endpoint>) {
         self.table.endpoint(endpoint.id, endpoint.tenant);
+        self.table.last_for.webhooks = position;
         self.items.push(Item::Endpoint(position, endpoint));
     }
 
     /// Publishes that an endpoint is no more.
     pub(crate) fn endpoint_gone(&mut self, position: Position, id: WebhookId) {
         self.table.endpoint_gone(id);
+        self.table.last_for.webhooks = position;
         self.items.push(Item::EndpointGone(position, id));
     }
 

@@ -19,9 +19,9 @@ pub struct StoreView {
     batch: BatchView,
     /// Commits and other works that the writer has not finished.
     queue: u64,
-    /// How far what happened has come to webhook endpoints.
+    /// How far what happened has come to webhook endpoints, as far as it concerns them.
     feed: LagView,
-    /// How far what happened has come into the search index.
+    /// How far what happened to documents has come into the search index.
     index: LagView,
     /// The latest move of what the log holds into the database.
     checkpoint: CheckpointView,
@@ -51,7 +51,7 @@ struct BatchView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoreLag)]
 struct LagView {
-    /// In positions, of which each event takes one.
+    /// In positions, of which each event takes one; 0 where all that concerns it has come.
     lag: u64,
 }
 

@@ -195,7 +195,7 @@ pub(super) async fn change_settings(
 }
 
 pub(super) async fn health(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    Ok(json(&call.app.system.store_health().await))
+    Ok(json(&call.app.system.store_health()))
 }
 
 /// The kind that the path names.

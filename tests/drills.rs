@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::support::preload;
-use crate::support::raw;
 use crate::support::shapes::instant;
 use crate::support::{Answer, Client, Receiver, Server, Setup, until};
 
@@ -292,15 +291,10 @@ async fn a_limiter_that_crashes_costs_one_request_each_time() {
     let operator = server.operator();
     let before = crashes(&operator, "limiter").await;
     crash_all(&operator, "limiter").await;
-    // This refusal is the one answer to a key that tells no limit, so `Client` does not take it.
-    let request = format!(
-        "GET /v1/conversations HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
-        account.test_key()
-    );
-    let refused = raw::exchange(&server.address(), request.as_bytes()).await;
-    assert_eq!(refused.status, 503, "{}", refused.text);
-    assert!(refused.body().contains(r#""outcome":"none""#));
     let client = account.test();
+    let refused = client.get("/v1/conversations").await;
+    assert_eq!(refused["error"]["details"]["outcome"], "none");
+    refused.error(503, "unavailable", "");
     client.get("/v1/conversations").await.expect(200);
     assert_eq!(crashes(&operator, "limiter").await, before + 1);
 }

@@ -65,17 +65,26 @@ pub(super) async fn admit(
     status: &mut Option<RateLimitStatus>,
 ) -> Result<(), Problem> {
     if !authentication::address_allowed(principal, arrival.address) {
-        let peek = PeekPermit {
-            key: LimitKey::from(principal.key.view.key_id.bits()),
-            limits: limits(principal),
-            now: arrival.at,
-        };
-        *status = app.system.limiter.peek(peek).await.ok();
+        *status = peek(app, principal, arrival.at).await;
         return Err(Problem::forbidden(
             "the key may not be used from this address",
         ));
     }
-    granted(status.insert(take(app, principal, arrival.at).await?))
+    let taken = take(app, principal, arrival.at).await;
+    if taken.is_err() {
+        *status = peek(app, principal, arrival.at).await;
+    }
+    granted(status.insert(taken?))
+}
+
+/// What is left of the limits of a key, where that is known.
+async fn peek(app: &AppState, principal: &Principal, at: Timestamp) -> Option<RateLimitStatus> {
+    let peek = PeekPermit {
+        key: LimitKey::from(principal.key.view.key_id.bits()),
+        limits: limits(principal),
+        now: at,
+    };
+    app.system.limiter.peek(peek).await.ok()
 }
 
 /// Counts one request for the share link with this token, if the limits of its address and of the

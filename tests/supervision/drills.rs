@@ -349,21 +349,47 @@ async fn the_limiter_fails_the_request_that_crashes_it_and_no_other() {
         let drill = format!("{}/crash", at("limiter", shard));
         operator.0.post(&drill, json!({})).await.expect(200);
     }
-    // Nobody knows then what is left of the limits, which other answers tell.
-    let refused = client.get("/v1").open().await.unwrap();
-    assert_eq!(refused.status().as_u16(), 503);
-    client.get("/v1").await.expect(200);
+    // The refusal tells what is left of the limits, as every answer to a key does.
+    let refused = client.get("/v1").await.error(503, "unavailable", "");
+    let left = refused.number("x-ratelimit-remaining");
+    assert_eq!(refused["error"]["details"]["outcome"], "none");
+    let next = client.get("/v1").await.expect(200);
+    assert_eq!(next.number("x-ratelimit-remaining"), left - 1);
     let kind = operator.kind("limiter").await;
-    assert_eq!(
-        (&kind["restarts"]["crash"], &kind["handled"]),
-        (&json!(1), &json!(1))
-    );
+    assert_eq!(kind["restarts"]["crash"], 1);
+    assert_eq!(kind["refused"]["backing_off"], 1);
     for command in ["restart", "passivate", "release"] {
         let path = format!("{}/{command}", at("limiter", "limiter_0"));
         let steered = operator.0.post(&path, json!({})).await.expect(200);
         assert_eq!(steered["state"], "ready");
     }
     assert_eq!(operator.kind("limiter").await["restarts"]["operator"], 1);
+}
+
+#[tokio::test]
+async fn a_key_that_has_spent_its_burst_has_spent_it_after_a_crash_and_a_restart_too() {
+    let server = drilling();
+    let account = server.account().await;
+    let operator = Operator::of(&server);
+    let limits = json!({"plan": "enterprise", "rate_per_minute": 5, "burst_per_minute": 5});
+    let path = format!("/admin/v1/accounts/{}", account.account_id);
+    operator.0.patch(&path, limits).await.expect(200);
+    let client = account.test();
+    for _ in 0..5 {
+        client.get("/v1").await.expect(200);
+    }
+    client.get("/v1").await.error(429, "rate_limited", "");
+    let shards = operator.0.get("/admin/v1/actors/limiter/instances").await;
+    let shards = shards.expect(200).column("id");
+    for (command, first) in [("restart", 429), ("crash", 503), ("passivate", 429)] {
+        for shard in &shards {
+            let path = format!("{}/{command}", at("limiter", shard));
+            operator.0.post(&path, json!({})).await.expect(200);
+        }
+        assert_eq!(client.get("/v1").await.status, first, "{command}");
+        let still = client.get("/v1").await.error(429, "rate_limited", "");
+        assert_eq!(still.number("x-ratelimit-remaining"), 0, "{command}");
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
 use super::ask_error::Cause;
-use super::metrics::{Failure, Metrics, Restart, count, read};
+use super::metrics::{Failure, Metrics, Restart, count, count_alone, read};
 use super::overview::{Inspection, Instance, InstanceOrder, InstanceQuery, Life, Overview};
 
 /// One message in so many is measured.
@@ -22,7 +22,7 @@ pub(super) type Sample = Option<Instant>;
 /// The figures of one actor, written by whoever sends to it and by the actor itself.
 pub(super) struct ActorFigures {
     id: String,
-    /// Those of its kind, which actors of the kind share.
+    /// The figures of its kind, which all actors of the kind write.
     kind: Arc<Metrics>,
     sent: AtomicU64,
     /// Messages that have left the mailbox, whatever became of them.
@@ -40,7 +40,7 @@ pub(super) struct ActorFigures {
 }
 
 impl ActorFigures {
-    /// Those of an actor that is about to be started.
+    /// The figures of an actor that is about to be started, all at zero.
     pub(super) fn new(id: String, kind: Arc<Metrics>) -> Self {
         Self {
             id,
@@ -58,7 +58,7 @@ impl ActorFigures {
         }
     }
 
-    /// The actor's id.
+    /// The id by which operators name the actor, such as `limiter_0`.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -69,11 +69,11 @@ impl ActorFigures {
         before.is_multiple_of(SAMPLED).then(Instant::now)
     }
 
-    /// Notes that a message's turn has come.
-    pub(super) fn begun(&self, sample: Sample) -> Sample {
-        count(&self.taken);
-        self.last_used_ms
-            .store(Timestamp::now().0, Ordering::Relaxed);
+    /// Notes that the turn of a message has come that was sent at this instant; to be called by the
+    /// actor only.
+    pub(super) fn begun(&self, sample: Sample, at: Timestamp) -> Sample {
+        count_alone(&self.taken);
+        self.last_used_ms.store(at.0, Ordering::Relaxed);
         let sent = sample?;
         let now = Instant::now();
         self.kind
@@ -82,18 +82,19 @@ impl ActorFigures {
         Some(now)
     }
 
-    /// Counts a message that was handled.
+    /// Counts a message that was handled; to be called by the actor only.
     pub(super) fn handled(&self, sample: Sample, bytes: impl FnOnce() -> usize) {
-        count(&self.handled);
+        count_alone(&self.handled);
         if let Some(begun) = sample {
             self.kind.handling.record(begun.elapsed());
             self.bytes.store(bytes(), Ordering::Relaxed);
         }
     }
 
-    /// Counts a message that came while the actor waited for its restart.
+    /// Counts a message that came while the actor waited for its restart; to be called by the actor
+    /// only.
     pub(super) fn refused(&self) {
-        count(&self.taken);
+        count_alone(&self.taken);
         self.kind.refused(Cause::BackingOff);
     }
 
@@ -125,9 +126,9 @@ impl ActorFigures {
         count(&self.kind.activations);
     }
 
-    /// Notes that the actor runs, with a new state.
-    pub(super) fn started(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
+    /// Notes that the actor runs, with a state of this size.
+    pub(super) fn started(&self, bytes: usize) {
+        self.bytes.store(bytes, Ordering::Relaxed);
         self.back_at_ms.store(0, Ordering::Release);
         self.restarting.store(false, Ordering::Release);
     }
@@ -146,7 +147,7 @@ impl ActorFigures {
     pub(super) fn moved(&self) {
         self.taken.store(read(&self.sent), Ordering::Relaxed);
         self.note(Restart::Thread, "its thread had ended".to_owned());
-        self.started();
+        self.started(0);
     }
 
     fn note(&self, cause: Restart, text: String) {
@@ -208,7 +209,7 @@ impl ActorFigures {
     }
 }
 
-/// Those of the actors that an operator wants to see.
+/// Picks the actors that an operator's query asks for, in its order.
 pub(super) fn wanted(mut all: Vec<Instance>, query: InstanceQuery) -> Vec<Instance> {
     let is_wanted = |one: &Instance| {
         let state = one.seen.life.state();

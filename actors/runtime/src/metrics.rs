@@ -91,9 +91,9 @@ impl Restart {
 /// A failure that cost an actor its state in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The actor's id.
+    /// The id of the actor that failed, as operators name it.
     pub id: String,
-    /// When it failed.
+    /// When the failure was recorded, by the wall clock.
     pub at: Timestamp,
     /// What failed; never [`Restart::Operator`].
     pub cause: Restart,
@@ -201,12 +201,17 @@ impl Metrics {
     }
 }
 
-/// Adds one to a counter.
+/// Adds one to a counter that several threads may write.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Reads a counter.
+/// Adds one to a counter that no other thread writes meanwhile, which needs no locked instruction.
+pub(super) fn count_alone(counter: &AtomicU64) {
+    counter.store(read(counter) + 1, Ordering::Relaxed);
+}
+
+/// Reads what a counter has come to.
 pub(super) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -228,12 +233,12 @@ impl Histogram {
         }
     }
 
-    /// Adds a duration.
+    /// Adds one duration to the bucket that it falls into.
     pub fn record(&self, took: Duration) {
         self.record_many(took, 1);
     }
 
-    /// Adds a duration that so many had.
+    /// Adds a duration that so many operations had in common.
     pub fn record_many(&self, took: Duration, many: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get(bucket_of(nanos)) {

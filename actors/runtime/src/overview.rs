@@ -224,8 +224,8 @@ pub enum InstanceOrder {
 /// One actor, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Its id.
+    /// The id by which operators name it.
     pub id: String,
-    /// Its figures.
+    /// What was seen of it, at one moment.
     pub seen: Inspection,
 }

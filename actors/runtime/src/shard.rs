@@ -1,6 +1,6 @@
-//! Synchronous state cut into shards, one actor each, on given arbiters and found by hash. It is
-//! for state that may be lost: a shard that panics, or whose arbiter ends, starts empty. Knows
-//! nothing of what the shards hold.
+//! Synchronous state cut into shards, one actor each, on given arbiters and found by hash. What a
+//! panic has not spoilt survives it; a shard whose arbiter ends starts empty. Knows nothing of what
+//! the shards hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use actix::{Actor, Addr, Context, Handler, Message};
 use arc_swap::ArcSwap;
+use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::actor_figures::{ActorFigures, Sample, wanted};
+use super::ask_error::Cause;
 use super::metrics::{Metrics, Restart};
 use super::overview::{Instance, InstanceQuery, Overview};
 use super::policy::Policy;
@@ -38,6 +40,13 @@ pub trait Shard: Sized + Unpin + 'static {
 
     /// Answers one question. It must not block: it runs on an HTTP worker's thread.
     fn handle(&mut self, ask: Self::Ask) -> Self::Answer;
+
+    /// Takes out what a panic may have left half done, and keeps the rest; called after a panic and
+    /// where an operator asks for a restart, before the next question.
+    fn repair(&mut self);
+
+    /// When a question was asked, which whoever asks knows: no clock is read for each.
+    fn asked_at(ask: &Self::Ask) -> Timestamp;
 
     /// How much memory the state holds, in bytes.
     fn bytes(&self) -> usize;
@@ -168,6 +177,11 @@ impl<S: Shard> Shards<S> {
         self.send(hash, ask).await.map_err(|_| ShardLost)
     }
 
+    /// Counts a question that was refused, in the end, since no answer came.
+    pub fn count_refused(&self) {
+        self.metrics.refused(Cause::BackingOff);
+    }
+
     /// Enqueues at once. When no shard takes the envelope it is dropped with its sender, so that
     /// the receiver fails.
     fn send(&self, hash: u64, ask: S::Ask) -> oneshot::Receiver<S::Answer> {
@@ -252,9 +266,13 @@ struct ShardActor<S: Shard> {
 }
 
 impl<S: Shard> ShardActor<S> {
+    /// Goes on with what is sound of the state; where even that can't be told, with an empty one.
     fn begin_anew(&mut self) {
-        self.shard = (self.make)();
-        self.figures.started();
+        let shard = &mut self.shard;
+        if catch_unwind(AssertUnwindSafe(|| shard.repair())).is_err() {
+            self.shard = (self.make)();
+        }
+        self.figures.started(self.shard.bytes());
     }
 }
 
@@ -277,14 +295,14 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     type Result = ();
 
     /// Catches a panic, since actix would close the mailbox for good: the state, which may be half
-    /// changed, is replaced, and the caller's channel closes without an answer.
+    /// changed, is repaired, and the caller's channel closes without an answer.
     fn handle(&mut self, envelope: Envelope<S>, _: &mut Context<Self>) {
         let Envelope {
             ask,
             answer,
             sample,
         } = envelope;
-        let sample = self.figures.begun(sample);
+        let sample = self.figures.begun(sample, S::asked_at(&ask));
         let handled = catch_unwind(AssertUnwindSafe(|| {
             self.figures.crash_if_drilled();
             self.shard.handle(ask)
@@ -298,7 +316,7 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
             Err(panic) => {
                 tracing::error!(
                     shard = std::any::type_name::<S>(),
-                    "a shard panicked: it starts empty"
+                    "a shard panicked: it goes on with what is sound of its state"
                 );
                 self.figures
                     .failed(Restart::Crash, text_of(panic), Duration::ZERO);
@@ -308,7 +326,7 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     }
 }
 
-/// The message that empties a shard, since an operator asked for it.
+/// The message that restarts a shard, since an operator asked for it.
 struct BeginAnew;
 
 impl Message for BeginAnew {
@@ -423,6 +441,7 @@ mod tests {
     /// Counts what it was asked; `None` makes it panic half-way.
     struct Tally {
         asks: u32,
+        answered: u32,
     }
 
     impl Shard for Tally {
@@ -439,12 +458,28 @@ mod tests {
             if ask.is_none() {
                 panic!("asked to");
             }
+            self.answered = self.asks;
             (self.asks, std::thread::current().id())
+        }
+
+        fn repair(&mut self) {
+            assert!(self.answered < BEYOND_REPAIR, "beyond repair");
+            self.asks = self.answered;
+        }
+
+        fn asked_at(_: &Option<()>) -> Timestamp {
+            Timestamp(1)
         }
     }
 
+    /// A tally that has answered so many can't be repaired.
+    const BEYOND_REPAIR: u32 = 3;
+
     fn tallies(arbiters: Vec<ArbiterHandle>) -> Shards<Tally> {
-        Shards::new(arbiters, || Tally { asks: 0 })
+        Shards::new(arbiters, || Tally {
+            asks: 0,
+            answered: 0,
+        })
     }
 
     const FIRST: u64 = 0;
@@ -475,14 +510,18 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_fails_its_own_ask_only_and_the_shard_begins_afresh() {
+    fn a_panic_fails_its_own_ask_only_and_what_is_sound_is_kept() {
         among_arbiters(2, |arbiters| async {
             let shards = tallies(arbiters);
             assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
             assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 1);
             assert_eq!(ask(&shards, FIRST, None).await, Err(ShardLost));
-            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
+            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 2);
             assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 2);
+            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 3);
+            assert_eq!(ask(&shards, FIRST, None).await, Err(ShardLost));
+            let afresh = ask(&shards, FIRST, Some(())).await.unwrap().0;
+            assert_eq!(afresh, 1, "what can't be repaired is replaced");
         });
     }
 

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Handler, Message, SpawnHandle};
+use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -260,7 +261,7 @@ impl<S: ThreadActor> Supervisor<S> {
             Ok(state) => self.state = Some(state),
             Err(panic) => return self.crashed(Restart::Crash, text_of(panic), ctx),
         }
-        self.figures.started();
+        self.figures.started(size_of::<S>());
         self.run_caught(ctx, S::started);
     }
 }
@@ -296,7 +297,7 @@ impl<S: ThreadActor> Handler<Envelope<S::Message>> for Supervisor<S> {
             return self.figures.refused();
         }
         let figures = Arc::clone(&self.figures);
-        let sample = figures.begun(envelope.sample);
+        let sample = figures.begun(envelope.sample, Timestamp::now());
         self.run_caught(ctx, |state, context| {
             figures.crash_if_drilled();
             state.handle(envelope.message, context);

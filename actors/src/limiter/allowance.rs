@@ -140,6 +140,20 @@ impl Allowance {
         self.status(limits, retry, now)
     }
 
+    /// Leaves its numbers as a panic in the midst of a request might.
+    #[cfg(test)]
+    pub(super) fn break_for_test(&mut self) {
+        self.window += 1;
+    }
+
+    /// Whether its numbers agree, as they do between any two requests.
+    pub(super) fn is_sound(&self) -> bool {
+        let passed: u64 = self.passed.iter().map(|passed| u64::from(*passed)).sum();
+        passed == u64::from(self.window)
+            && usize::from(self.newest) < WINDOW_SECONDS
+            && self.rate_per_minute > 0
+    }
+
     /// Whether nothing is spent any more, so that the allowance need not be stored.
     pub(super) fn is_whole(&mut self, now: Timestamp) -> bool {
         self.advance_to(now.unix_seconds());

@@ -1,7 +1,7 @@
 //! The allowances of many keys. Only those of which something is spent are stored. Knows neither
 //! actors nor locks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -70,6 +70,18 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
             Some(allowance) => allowance.peek(limits, now),
             None => Allowance::new(limits, now).peek(limits, now),
         }
+    }
+
+    /// Forgets the keys whose numbers a panic may have left half changed, and keeps all others.
+    pub(super) fn repair(&mut self) {
+        self.allowances.retain(|_, allowance| allowance.is_sound());
+        let mut queued = HashSet::with_capacity(self.allowances.len());
+        let allowances = &self.allowances;
+        self.queue
+            .retain(|(_, key)| allowances.contains_key(key) && queued.insert(*key));
+        let left_out = allowances.keys().filter(|key| !queued.contains(key));
+        // They are due at once.
+        self.queue.extend(left_out.map(|key| (Timestamp(0), *key)));
     }
 
     #[cfg(test)]
@@ -184,6 +196,29 @@ mod tests {
         table.take(3, basic(), 1, Timestamp(61_000));
         table.take(4, basic(), 1, Timestamp(122_000));
         assert!(!table.allowances.contains_key(&1));
+    }
+
+    #[test]
+    fn a_repair_forgets_what_is_half_changed_and_nothing_else() {
+        let mut table = AllowanceTable::new(usize::MAX);
+        for key in 0..4_u32 {
+            table.take(key, basic(), 150, Timestamp(0));
+        }
+        let mut half_changed = Allowance::new(basic(), Timestamp(0));
+        half_changed.take(basic(), 1, Timestamp(0));
+        half_changed.break_for_test();
+        table.allowances.insert(1, Box::new(half_changed));
+        // Two panics between the queue and the map.
+        table.queue.pop_front();
+        table.allowances.remove(&2);
+        table.repair();
+        let mut queued: Vec<u32> = table.queue.iter().map(|(_, key)| *key).collect();
+        queued.sort_unstable();
+        assert_eq!(queued, [0, 3]);
+        for key in [0, 3] {
+            assert!(!table.take(key, basic(), 1, Timestamp(0)).allowed, "{key}");
+        }
+        assert!(table.take(1, basic(), 1, Timestamp(0)).allowed);
     }
 
     #[test]

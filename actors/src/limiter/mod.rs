@@ -1,5 +1,6 @@
 //! Rate limits: how many requests an API key, a client address or a share link may make. Knows
-//! neither HTTP headers nor plans. Its state is lost by a restart.
+//! neither HTTP headers nor plans. Its state is in memory only: it survives a crash of the limiter,
+//! and no restart of the server.
 //!
 //! - [`RateLimiter`]: by key, one table on each HTTP worker's thread; `messages.rs` is its
 //!   protocol.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::allowance::RateLimitStatus;
 use super::allowance_table::AllowanceTable;
 use super::messages::{LimitKey, LimiterRequest, PeekPermit, TakePermit};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::SupervisedKind;
 use colloquy_runtime::shard::{ArbiterHandle, Registered, Shard, ShardLost, Shards};
 
@@ -49,7 +50,11 @@ impl RateLimiter {
     /// not be let through.
     pub async fn take(&self, take: TakePermit) -> Result<RateLimitStatus, ShardLost> {
         let hash = take.key.shard_hash();
-        self.shards.ask(hash, LimiterRequest::Take(take)).await
+        let taken = self.shards.ask(hash, LimiterRequest::Take(take)).await;
+        if taken.is_err() {
+            self.shards.count_refused();
+        }
+        taken
     }
 
     /// Reads the numbers of a key without counting anything.
@@ -71,6 +76,17 @@ impl Shard for AllowanceTable<LimitKey> {
         AllowanceTable::bytes(self)
     }
 
+    fn repair(&mut self) {
+        AllowanceTable::repair(self);
+    }
+
+    fn asked_at(request: &LimiterRequest) -> Timestamp {
+        match request {
+            LimiterRequest::Take(take) => take.now,
+            LimiterRequest::Peek(peek) => peek.now,
+        }
+    }
+
     fn handle(&mut self, request: LimiterRequest) -> RateLimitStatus {
         match request {
             LimiterRequest::Take(take) => self.take(take.key, take.limits, take.permits, take.now),
@@ -83,7 +99,6 @@ impl Shard for AllowanceTable<LimitKey> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use colloquy_model::time::Timestamp;
     use uuid::Uuid;
 
     use super::*;

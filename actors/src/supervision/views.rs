@@ -78,9 +78,9 @@ pub(super) struct PercentilesView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ActorFailure)]
 struct FailureView {
-    /// The actor's id.
+    /// The id of the actor that failed.
     id: String,
-    /// When it failed.
+    /// When the failure was recorded.
     at: Timestamp,
     /// What failed: `crash`, `conflict`, `store` or `thread`.
     cause: &'static str,
@@ -92,7 +92,7 @@ struct FailureView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ActorInstance)]
 pub struct InstanceView {
-    /// Its id.
+    /// The id by which it is named in paths.
     id: String,
     /// The state of its supervision.
     state: ActorStateView,

@@ -1,10 +1,10 @@
 //! What was done to a document, page by page.
 
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, Row};
 
-use super::codec::{Columns, columns, int, only};
+use super::codec::{Columns, columns, int};
 use super::identifiers;
-use super::lists::{Scan, Where, offset, rows_read};
+use super::row_page::{RowPage, Scan, Where};
 use crate::store::{ActivityQuery, ActivityRow, StoredPage};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{KeyId, UserId};
@@ -42,56 +42,34 @@ pub(super) fn page(
     if let Some(until) = query.until {
         filter.and("at < ?", until.0);
     }
-    let total = total(connection, query, &filter)?;
+    // Sequences have no gap, so all of them are as many as the last one's.
+    let counted = if is_whole(query) {
+        "coalesce(max(seq), 0)"
+    } else {
+        "count(*)"
+    };
+    let total = filter.total(connection, counted, "rows")?;
     if let Some((at, field)) = query.paging.start.cursor() {
         let Some(seq) = identifiers::activity(connection, query.document, at)? else {
             return Ok(Err(field));
         };
         filter.and(&format!("seq {} ?", scan.compare()), seq);
     }
-    let skip = offset(query.paging.start);
-    let limit = filter.value(rows_read(query.paging.limit, skip, total));
-    let skipped = filter.value(int(skip));
-    let sql = format!(
-        "SELECT {} FROM rows WHERE {} ORDER BY seq {} LIMIT {limit} OFFSET {skipped}",
-        StoredActivity::COLUMNS,
-        filter.conditions.join(" AND "),
-        scan.direction()
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(filter.values))?;
-    let mut items = Vec::new();
-    while let Some(row) = rows.next()? {
-        items.push(activity(row)?);
-    }
-    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
-    Ok(Ok(scan.page(
-        items,
-        limit,
+    let page = RowPage {
+        select: &format!("SELECT {} FROM rows", StoredActivity::COLUMNS),
+        sorted_by: &["seq"],
+        paging: query.paging,
         total,
-        skip > 0 || scan.bound.is_some(),
-    )))
+    };
+    page.read(connection, filter, activity).map(Ok)
 }
 
-/// How many rows pass the filter. Sequences have no gap, so all of them are as many as the last
-/// one's.
-fn total(connection: &Connection, query: &ActivityQuery, filter: &Where) -> rusqlite::Result<u64> {
-    let all = query.action.is_none()
+/// Whether the list shows all that was done to the document.
+fn is_whole(query: &ActivityQuery) -> bool {
+    query.action.is_none()
         && query.actor.is_none()
         && query.since.is_none()
-        && query.until.is_none();
-    let count = if all {
-        "coalesce(max(seq), 0)"
-    } else {
-        "count(*)"
-    };
-    let sql = format!(
-        "SELECT {count} FROM rows WHERE {}",
-        filter.conditions.join(" AND ")
-    );
-    connection
-        .prepare_cached(&sql)?
-        .query_row(params_from_iter(filter.values.clone()), only)
+        && query.until.is_none()
 }
 
 columns! {

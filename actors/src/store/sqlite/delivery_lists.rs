@@ -7,8 +7,8 @@ use super::codec::{Columns, PENDING, RecordRow, columns, int, only, uint, whole}
 use super::counters::Counted;
 use super::deliveries::kinds;
 use super::delivery_logs::{read_log, silent};
-use super::lists::Scan;
 use super::redacting::Veil;
+use super::row_page::Scan;
 use crate::store::{
     DeliveryQuery, DeliveryState, DueLanes, DueQuery, EndpointTotals, LaneKey, Matched, OpenReplay,
     Replay, StoredDelivery, StoredEndpoint, StoredPage, Waiting, WebhookState,
@@ -323,7 +323,6 @@ pub(super) fn page(
         Start::Offset(offset) => offset,
         Start::After(_) | Start::Before(_) => 0,
     };
-    let limit = usize::try_from(paging.limit).unwrap_or(0);
     let sql = page_sql(&scan, kind, state);
     let most = int(skip)
         .saturating_add(i64::from(paging.limit))
@@ -339,12 +338,7 @@ pub(super) fn page(
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(values), |row| delivery(row, given_up))?;
     let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(Ok(scan.page(
-        items,
-        limit,
-        total,
-        skip > 0 || scan.bound.is_some(),
-    )))
+    Ok(Ok(scan.page(items, paging, total)))
 }
 
 /// The statement of a page: of the endpoint ?1, which gave up those before ?2, from ?3 on, at most

@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use super::codec::{Columns, columns, int, only};
 use super::counters::Counted;
 use super::identifiers;
-use super::lists::{Scan, Where, counted, offset, rows_read};
+use super::lists::counted;
+use super::row_page::{RowPage, Scan, Where, offset};
 use crate::store::{DocumentOrder, DocumentQuery, DocumentRow, IndexedDocument, StoredPage};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
@@ -154,12 +155,7 @@ fn sorted(
             None,
         )?
     } else {
-        let sql = format!(
-            "SELECT count(*) FROM documents WHERE {}",
-            filter.conditions.join(" AND ")
-        );
-        let mut count = connection.prepare_cached(&sql)?;
-        count.query_row(params_from_iter(filter.values.clone()), only)?
+        filter.total(connection, "count(*)", "documents")?
     };
     let column = match query.sort {
         DocumentOrder::Creation => "n",
@@ -180,25 +176,13 @@ fn sorted(
             }
         }
     }
-    let skip = offset(query.paging.start);
-    let limit = filter.value(rows_read(query.paging.limit, skip, total));
-    let skipped = filter.value(int(skip));
-    let direction = scan.direction();
-    let sql = format!(
-        "SELECT {} FROM documents WHERE {} ORDER BY {column} {direction}, n {direction} LIMIT {limit} OFFSET {skipped}",
-        ListedRow::COLUMNS,
-        filter.conditions.join(" AND ")
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let items = statement
-        .query_map(params_from_iter(filter.values), listed)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(scan.page(
-        items,
-        usize::try_from(query.paging.limit).unwrap_or(0),
+    let page = RowPage {
+        select: &format!("SELECT {} FROM documents", ListedRow::COLUMNS),
+        sorted_by: &[column, "n"],
+        paging: query.paging,
         total,
-        skip > 0 || scan.bound.is_some(),
-    ))
+    };
+    page.read(connection, filter, listed)
 }
 
 /// What a search has found, in its order, as far as the filters let it pass.
@@ -215,10 +199,7 @@ fn searched(
         "n IN (SELECT value FROM json_each(?))",
         format!("[{}]", numbers.join(",")),
     );
-    let sql = format!(
-        "SELECT n FROM documents WHERE {}",
-        filter.conditions.join(" AND ")
-    );
+    let sql = format!("SELECT n FROM documents WHERE {}", filter.sql());
     let mut select = connection.prepare_cached(&sql)?;
     let kept: HashSet<u64> = select
         .query_map(params_from_iter(filter.values), only)?
@@ -239,5 +220,5 @@ fn searched(
             .transpose()
     });
     let items = items.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(Scan::new(query.paging.order, query.paging.start).page(items, limit, total, skip > 0))
+    Ok(Scan::new(query.paging.order, query.paging.start).page(items, query.paging, total))
 }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::time::Duration;
 
-use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::codec::{Columns, ListedHeader, ListedRow, RecordRow, StateRow, int, only};
 use super::counters::Counted;
 use super::dirty_headers::{DirtyHeader, DirtyHeaders};
 use super::identifiers;
+use super::row_page::{RowPage, Scan, Where, offset, rows_read};
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord,
 };
@@ -20,110 +20,6 @@ use colloquy_model::conversation::Status;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Order, Start};
-
-/// The most that an offset may be: SQLite's integers.
-pub(super) fn offset(start: Start) -> u64 {
-    match start {
-        Start::Offset(offset) => offset.min(i64::MAX.unsigned_abs()),
-        Start::After(_) | Start::Before(_) => 0,
-    }
-}
-
-/// How many rows are read for a page: one more than it shows, to know whether any follow; none
-/// where it begins behind the last of them, so that nothing is gone over only to be skipped.
-pub(super) fn rows_read(limit: u32, skip: u64, total: u64) -> i64 {
-    if skip > 0 && skip >= total {
-        0
-    } else {
-        i64::from(limit) + 1
-    }
-}
-
-/// In which direction rows are read: `Before` reads the page backwards.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Scan {
-    descending: bool,
-    reversed: bool,
-    pub(super) bound: Option<u64>,
-}
-
-impl Scan {
-    pub(super) fn new(order: Order, start: Start) -> Self {
-        let descending = order == Order::Desc;
-        match start {
-            Start::Offset(_) => Scan {
-                descending,
-                reversed: false,
-                bound: None,
-            },
-            Start::After(at) => Scan {
-                descending,
-                reversed: false,
-                bound: Some(at.number),
-            },
-            Start::Before(at) => Scan {
-                descending: !descending,
-                reversed: true,
-                bound: Some(at.number),
-            },
-        }
-    }
-
-    pub(super) fn direction(self) -> &'static str {
-        if self.descending { "DESC" } else { "ASC" }
-    }
-
-    pub(super) fn compare(self) -> &'static str {
-        if self.descending { "<" } else { ">" }
-    }
-
-    /// Turns `limit + 1` rows that were read into a page.
-    pub(super) fn page<T>(
-        self,
-        mut items: Vec<T>,
-        limit: usize,
-        total: u64,
-        skipped: bool,
-    ) -> StoredPage<T> {
-        let more = items.len() > limit;
-        items.truncate(limit);
-        if self.reversed {
-            items.reverse();
-            return StoredPage {
-                items,
-                total,
-                before: more,
-                after: true,
-            };
-        }
-        StoredPage {
-            items,
-            total,
-            before: skipped,
-            after: more,
-        }
-    }
-}
-
-/// The values of a statement, in order of their question marks.
-#[derive(Default)]
-pub(super) struct Where {
-    pub(super) conditions: Vec<String>,
-    pub(super) values: Vec<Value>,
-}
-
-impl Where {
-    pub(super) fn and(&mut self, condition: &str, value: impl Into<Value>) {
-        self.values.push(value.into());
-        self.conditions
-            .push(condition.replace('?', &format!("?{}", self.values.len())));
-    }
-
-    pub(super) fn value(&mut self, value: impl Into<Value>) -> String {
-        self.values.push(value.into());
-        format!("?{}", self.values.len())
-    }
-}
 
 /// The filters other than status.
 fn filters(query: &ConversationQuery) -> Where {
@@ -243,12 +139,7 @@ fn page_of_conversations(
     while let Some(row) = rows.next()? {
         items.push(fresh(ListedHeader::read(row)?, lagging));
     }
-    Ok(scan.page(
-        items,
-        usize::try_from(query.paging.limit).unwrap_or(0),
-        total,
-        skip > 0 || scan.bound.is_some(),
-    ))
+    Ok(scan.page(items, query.paging, total))
 }
 
 /// A header with the numbers that it lags behind by.
@@ -288,19 +179,15 @@ fn by_update(
     query: &ConversationQuery,
     total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
-    let ascending = query.paging.order == Order::Asc;
-    let scan = Scan {
-        descending: !ascending,
-        reversed: false,
-        bound: None,
-    };
+    let order = query.paging.order;
+    let scan = Scan::new(order, Start::Offset(offset(query.paging.start)));
     let skip = usize::try_from(offset(query.paging.start)).unwrap_or(usize::MAX);
     let limit = usize::try_from(query.paging.limit).unwrap_or(0);
     if rows_read(query.paging.limit, offset(query.paging.start), total) == 0 {
-        return Ok(scan.page(Vec::new(), limit, total, skip > 0));
+        return Ok(scan.page(Vec::new(), query.paging, total));
     }
     let mut lagging = lagging.in_scope(query.tenant.number());
-    if ascending {
+    if order == Order::Asc {
         lagging.reverse();
     }
     let known_to_lag: HashMap<u64, DirtyHeader> =
@@ -312,7 +199,7 @@ fn by_update(
     let (mut filter, index) = filters_by_update(query);
     let columns = select_headers();
     let conditions = filter.conditions.join(" AND ");
-    let direction = if ascending { "ASC" } else { "DESC" };
+    let direction = scan.direction();
     let mut all = connection.prepare_cached(&format!(
         "{columns} INDEXED BY {index} WHERE {conditions} ORDER BY updated_at {direction}, n {direction}"
     ))?;
@@ -339,12 +226,12 @@ fn by_update(
                 .transpose()
         })
         .peekable();
-    let merged = std::iter::from_fn(|| next_of(&mut moved, &mut rows, ascending));
+    let merged = std::iter::from_fn(|| next_of(&mut moved, &mut rows, order));
     let items = merged
         .skip(skip)
         .take(limit + 1)
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(scan.page(items, limit, total, skip > 0))
+    Ok(scan.page(items, query.paging, total))
 }
 
 /// The beginning of a SELECT of headers, to be read by [`ListedHeader::read`].
@@ -375,11 +262,12 @@ fn filters_by_update(query: &ConversationQuery) -> (Where, &'static str) {
 fn next_of(
     moved: &mut Peekable<impl Iterator<Item = rusqlite::Result<ConversationHeader>>>,
     rows: &mut Peekable<impl Iterator<Item = rusqlite::Result<ConversationHeader>>>,
-    ascending: bool,
+    order: Order,
 ) -> Option<rusqlite::Result<ConversationHeader>> {
     let moved_first = match (moved.peek(), rows.peek()) {
         (Some(Ok(moved)), Some(Ok(row))) => {
-            ((moved.updated_at, moved.id) < (row.updated_at, row.id)) == ascending
+            let moved_is_older = (moved.updated_at, moved.id) < (row.updated_at, row.id);
+            moved_is_older == (order == Order::Asc)
         }
         (_, Some(Err(_))) | (None, _) => false,
         (Some(_), _) => true,
@@ -466,37 +354,18 @@ pub(super) fn records(
             None,
         )?
     } else {
-        let sql = format!(
-            "SELECT count(*) FROM records WHERE {}",
-            filter.conditions.join(" AND ")
-        );
-        connection
-            .prepare_cached(&sql)?
-            .query_row(params_from_iter(filter.values.clone()), only)?
+        filter.total(connection, "count(*)", "records")?
     };
     if let Some(bound) = scan.bound {
         filter.and(&format!("n {} ?", scan.compare()), int(bound));
     }
-    let skip = offset(query.paging.start);
-    let limit = filter.value(rows_read(query.paging.limit, skip, total));
-    let offset = filter.value(int(skip));
-    let sql = format!(
-        "SELECT {} FROM records WHERE {} ORDER BY n {} LIMIT {limit} OFFSET {offset}",
-        RecordRow::COLUMNS,
-        filter.conditions.join(" AND "),
-        scan.direction()
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(filter.values), |row| {
-        RecordRow::stored(row, query.kind)
-    })?;
-    let items = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok(scan.page(
-        items,
-        usize::try_from(query.paging.limit).unwrap_or(0),
+    let page = RowPage {
+        select: &format!("SELECT {} FROM records", RecordRow::COLUMNS),
+        sorted_by: &["n"],
+        paging: query.paging,
         total,
-        skip > 0 || scan.bound.is_some(),
-    ))
+    };
+    page.read(connection, filter, |row| RecordRow::stored(row, query.kind))
 }
 
 #[cfg(test)]

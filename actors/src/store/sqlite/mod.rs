@@ -41,6 +41,7 @@ mod renames;
 mod retention;
 mod revisions;
 mod roles;
+mod row_page;
 mod schema;
 mod slices;
 mod timed;

@@ -1,10 +1,10 @@
 //! Reads documents' versions: what they are, and the frames that hold their contents.
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::codec::{self, Columns, columns, int, only, whole};
-use super::lists::{Scan, Where, offset, rows_read};
+use super::row_page::{RowPage, Scan, Where};
 use crate::store::{FramedVersion, StoredPage, StoredVersion, VersionQuery};
 use colloquy_model::entity::Subject;
 use colloquy_model::id::VersionId;
@@ -130,18 +130,12 @@ pub(super) fn page(
         filter.and("branch = ?", branch.clone());
     }
     // Numbers have no gap: all of them need not be counted.
-    let count = if query.branch.is_none() {
+    let counted = if query.branch.is_none() {
         "coalesce(max(number), 0)"
     } else {
         "count(*)"
     };
-    let sql = format!(
-        "SELECT {count} FROM versions WHERE {}",
-        filter.conditions.join(" AND ")
-    );
-    let total = connection
-        .prepare_cached(&sql)?
-        .query_row(params_from_iter(filter.values.clone()), only)?;
+    let total = filter.total(connection, counted, "versions")?;
     if let Some((at, field)) = query.paging.start.cursor() {
         // A version's identifier carries its number, so it is found without looking at the others.
         let number = int(VersionId::from_parts(at.number, at.tail).ordinal());
@@ -153,26 +147,13 @@ pub(super) fn page(
         }
         filter.and(&format!("number {} ?", scan.compare()), number);
     }
-    let skip = offset(query.paging.start);
-    let limit = filter.value(rows_read(query.paging.limit, skip, total));
-    let skipped = filter.value(int(skip));
-    let sql = format!(
-        "SELECT {} FROM versions WHERE {} ORDER BY number {} LIMIT {limit} OFFSET {skipped}",
-        VersionRow::COLUMNS,
-        filter.conditions.join(" AND "),
-        scan.direction()
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let items = statement
-        .query_map(params_from_iter(filter.values), version)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let limit = usize::try_from(query.paging.limit).unwrap_or(0);
-    Ok(Ok(scan.page(
-        items,
-        limit,
+    let page = RowPage {
+        select: &format!("SELECT {} FROM versions", VersionRow::COLUMNS),
+        sorted_by: &["number"],
+        paging: query.paging,
         total,
-        skip > 0 || scan.bound.is_some(),
-    )))
+    };
+    page.read(connection, filter, version).map(Ok)
 }
 
 columns! {

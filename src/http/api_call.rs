@@ -7,6 +7,7 @@ use actix_web::http::header::AUTHORIZATION;
 use colloquy_actors::accounts::Principal;
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::command::CommandMeta;
 use colloquy_model::id::{Id, Prefix, UserId};
 use colloquy_model::idempotency::{Fingerprint, Reservation};
 use colloquy_model::time::Timestamp;
@@ -28,6 +29,13 @@ pub(crate) enum Credential {
     Ticket(Principal, Option<UserId>),
     /// The operators' token, which opens their part of the interface alone.
     Operator,
+}
+
+/// What a call is to the entity that its request goes to.
+pub(crate) struct CommandCall {
+    pub(crate) app: Arc<AppState>,
+    /// Who asks, and under which conditions.
+    pub(crate) meta: CommandMeta,
 }
 
 /// One request, checked as far as its handler needs not look any more.
@@ -88,6 +96,18 @@ impl ApiCall {
     /// The query as it came.
     pub(crate) fn query(&self) -> &str {
         self.request.query_string()
+    }
+
+    /// Takes apart a call whose request goes to an entity.
+    pub(crate) fn into_command(self) -> CommandCall {
+        CommandCall {
+            app: self.app,
+            meta: CommandMeta {
+                caller: self.caller,
+                if_match: self.if_match,
+                reservation: self.reservation,
+            },
+        }
     }
 
     /// The account's own tenant, for what belongs to it in both modes.

@@ -35,6 +35,24 @@ pub(crate) enum Encoding {
     Form,
 }
 
+/// A body as the interface's own document shows it.
+pub(crate) struct BodySchema {
+    /// The name of its schema.
+    pub(crate) name: String,
+    /// Whether a request without it is refused.
+    pub(crate) is_required: bool,
+}
+
+impl BodySchema {
+    /// One that must be there.
+    fn required(name: String) -> Self {
+        BodySchema {
+            name,
+            is_required: true,
+        }
+    }
+}
+
 /// What an operation takes as its body.
 pub(crate) trait Body: Sized + Send + 'static {
     /// Whether its handler reserves the idempotency key itself: for each of many operations, or
@@ -44,15 +62,15 @@ pub(crate) trait Body: Sized + Send + 'static {
     const ENCODING: Encoding = Encoding::Json;
     /// Reads it from the request's bytes.
     fn parse(bytes: &[u8]) -> Result<Self, Problem>;
-    /// Its schema's name, and whether it must be there.
-    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)>;
+    /// How the interface's own document shows it; none where the operation takes no body.
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema>;
 }
 
 impl Body for () {
     fn parse(_: &[u8]) -> Result<Self, Problem> {
         Ok(())
     }
-    fn document(_: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+    fn document(_: &mut Vec<(String, Value)>) -> Option<BodySchema> {
         None
     }
 }
@@ -68,8 +86,8 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Json<T> {
         }
         json::parse(bytes).map(Json)
     }
-    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
-        Some((register::<T>(schemas), true))
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema> {
+        Some(BodySchema::required(register::<T>(schemas)))
     }
 }
 
@@ -85,8 +103,11 @@ impl<T: DeserializeOwned + ToSchema + Default + Send + 'static> Body for Optiona
             json::parse(bytes).map(OptionalJson)
         }
     }
-    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
-        Some((register::<T>(schemas), false))
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema> {
+        Some(BodySchema {
+            name: register::<T>(schemas),
+            is_required: false,
+        })
     }
 }
 
@@ -100,7 +121,7 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for ShareLinkJson<T> 
     fn parse(bytes: &[u8]) -> Result<Self, Problem> {
         Json::parse(bytes).map(|Json(body)| ShareLinkJson(body))
     }
-    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema> {
         Json::<T>::document(schemas)
     }
 }
@@ -116,8 +137,8 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Form<T> {
             .map_err(|_| Problem::invalid("", "must be percent-encoded UTF-8"))?;
         query::parse(text).map(Form)
     }
-    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
-        Some((register::<T>(schemas), true))
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema> {
+        Some(BodySchema::required(register::<T>(schemas)))
     }
 }
 

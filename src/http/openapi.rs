@@ -120,8 +120,8 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
         "security": security(operation.auth),
         "responses": responses(operation),
     });
-    if let (Some((schema, required)), Some(entry)) = (&operation.body, entry.as_object_mut()) {
-        let content = json!({"schema": reference(schema)});
+    if let (Some(body), Some(entry)) = (&operation.body, entry.as_object_mut()) {
+        let content = json!({"schema": reference(&body.name)});
         let first = if operation.encoding == Encoding::Form {
             FORM
         } else {
@@ -134,7 +134,7 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
         let words = openapi_bounds::of_body(operation, limits);
         entry.insert(
             "requestBody".to_owned(),
-            json!({"description": words, "required": required, "content": media}),
+            json!({"description": words, "required": body.is_required, "content": media}),
         );
     }
     entry

@@ -13,7 +13,7 @@ use utoipa::openapi::path::ParameterIn;
 use utoipa::{IntoParams, ToSchema};
 
 use super::api_call::ApiCall;
-use super::body::{Body, Encoding, ParsedBody, RawBody};
+use super::body::{Body, BodySchema, Encoding, ParsedBody, RawBody};
 use super::output::Output;
 use super::problem::{Kind, Problem};
 use super::{idempotency, query};
@@ -105,7 +105,7 @@ pub(crate) struct Operation {
     pub(crate) description: &'static str,
     pub(crate) auth: AuthRequirement,
     pub(crate) parameters: Vec<Value>,
-    pub(crate) body: Option<(String, bool)>,
+    pub(crate) body: Option<BodySchema>,
     /// Whether its body may hold a document's content.
     pub(crate) large: bool,
     /// How the body of a request to it has to be encoded.

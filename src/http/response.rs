@@ -151,33 +151,34 @@ pub(super) fn response(
         Ok(_) | Err(_) => None,
     };
     let whole = |parts| context.whole(parts, room);
-    let (mut response, body) = match reply {
-        Ok(Response::Output(Output::Events(events))) => {
-            (stream_head(), BodyStream::new(events).boxed())
-        }
-        Ok(Response::Output(Output::WebSocket(opening))) => (
-            switch_head(&opening.handshake),
-            BodyStream::new(Socket::new(*opening, payload)).boxed(),
-        ),
+    let ResponseParts { mut head, body } = match reply {
+        Ok(Response::Output(Output::Events(events))) => ResponseParts {
+            head: stream_head(),
+            body: BodyStream::new(events).boxed(),
+        },
+        Ok(Response::Output(Output::WebSocket(opening))) => ResponseParts {
+            head: switch_head(&opening.handshake),
+            body: BodyStream::new(Socket::new(*opening, payload)).boxed(),
+        },
         Ok(Response::Output(Output::Answer(answer))) => whole(context.answer(answer, PRIVATE)),
         Ok(Response::Output(Output::Immutable(answer))) => whole(context.answer(answer, LASTING)),
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
         Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
         Ok(Response::Output(Output::Bulk(outcomes, _))) => whole(bulk(&outcomes)),
-        Ok(Response::AllowedMethods(allow)) => whole((
-            started(
+        Ok(Response::AllowedMethods(allow)) => whole(ResponseParts {
+            head: started(
                 StatusCode::NO_CONTENT,
                 (ALLOW, HeaderValue::from_static(allow)),
             ),
-            Bytes::new(),
-        )),
+            body: Bytes::new(),
+        }),
         Err(problem) => whole(context.problem(&problem)),
     };
-    context.add_common_headers(&mut response, nature);
+    context.add_common_headers(&mut head, nature);
     if let Some(rate_limit) = last_rate_limit.as_ref().or(context.rate_limit.as_ref()) {
-        add_limits(&mut response, rate_limit);
+        add_limits(&mut head, rate_limit);
     }
-    context.framed(response.body(body), nature)
+    context.framed(head.body(body), nature)
 }
 
 /// No proxy may hold a stream back to make it shorter.
@@ -200,7 +201,12 @@ fn switch_head(handshake: &Handshake) -> HttpResponseBuilder {
 }
 
 type Header = (HeaderName, HeaderValue);
-type HeadAndBody = (HttpResponseBuilder, Bytes);
+
+/// A response in the making: its status and headers, and its body.
+struct ResponseParts<B = Bytes> {
+    head: HttpResponseBuilder,
+    body: B,
+}
 
 fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {
     let mut response = HttpResponse::build(status);
@@ -208,9 +214,12 @@ fn started(status: StatusCode, header: Header) -> HttpResponseBuilder {
     response
 }
 
-fn not_modified(mut response: HttpResponseBuilder) -> HeadAndBody {
-    response.status(StatusCode::NOT_MODIFIED);
-    (response, Bytes::new())
+fn not_modified(mut head: HttpResponseBuilder) -> ResponseParts {
+    head.status(StatusCode::NOT_MODIFIED);
+    ResponseParts {
+        head,
+        body: Bytes::new(),
+    }
 }
 
 fn shared(text: String) -> Option<HeaderValue> {
@@ -287,16 +296,15 @@ impl RequestContext {
     /// A response with its body, in the way in which a body of its size leaves.
     fn whole(
         &self,
-        (response, body): HeadAndBody,
+        ResponseParts { head, body }: ResponseParts,
         room: Option<BytesPermit>,
-    ) -> (HttpResponseBuilder, BoxBody) {
-        if body.len() <= SMALL_MAX {
-            return (response, body.boxed());
-        }
-        (
-            response,
-            LargeBody::new(body, room, self.app.read_pace, self.connection.clone()).boxed(),
-        )
+    ) -> ResponseParts<BoxBody> {
+        let body = if body.len() <= SMALL_MAX {
+            body.boxed()
+        } else {
+            LargeBody::new(body, room, self.app.read_pace, self.connection.clone()).boxed()
+        };
+        ResponseParts { head, body }
     }
 
     fn row(&self) -> Option<&Operation> {
@@ -304,7 +312,7 @@ impl RequestContext {
             .and_then(|number| self.app.router.operations().get(number))
     }
 
-    fn answer(&self, answer: Answer, keep: HeaderValue) -> HeadAndBody {
+    fn answer(&self, answer: Answer, keep: HeaderValue) -> ResponseParts {
         let row = self.row();
         let secret = row.is_some_and(|row| row.secret);
         let mut response = started(
@@ -330,7 +338,10 @@ impl RequestContext {
         if answer.done != Done::Deleted {
             response.insert_header((CONTENT_TYPE, JSON));
         }
-        (response, answer.body)
+        ResponseParts {
+            head: response,
+            body: answer.body,
+        }
     }
 
     fn location(&self, location: LocationRule, id: &str) -> String {
@@ -348,7 +359,7 @@ impl RequestContext {
         }
     }
 
-    fn page(&self, listing: &Listing, tagged: Option<TaggedBody>) -> HeadAndBody {
+    fn page(&self, listing: &Listing, tagged: Option<TaggedBody>) -> ResponseParts {
         let TaggedBody { body, etag } = tagged.unwrap_or_else(|| page(listing));
         let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
         response.insert_header((VARY, VARY_BY_CALLER));
@@ -363,10 +374,13 @@ impl RequestContext {
             return not_modified(response);
         }
         response.insert_header((CONTENT_TYPE, JSON));
-        (response, body)
+        ResponseParts {
+            head: response,
+            body,
+        }
     }
 
-    fn text(&self, text: Text, ready: Option<TaggedBody>) -> HeadAndBody {
+    fn text(&self, text: Text, ready: Option<TaggedBody>) -> ResponseParts {
         let (keep, checked) = match text.cache {
             CachePolicy::NoStore => (NO_STORE, false),
             CachePolicy::Public => (PUBLIC, true),
@@ -384,10 +398,13 @@ impl RequestContext {
             }
         }
         response.insert_header((CONTENT_TYPE, HeaderValue::from_static(text.media_type)));
-        (response, text.body)
+        ResponseParts {
+            head: response,
+            body: text.body,
+        }
     }
 
-    fn problem(&self, problem: &Problem) -> HeadAndBody {
+    fn problem(&self, problem: &Problem) -> ResponseParts {
         let mut response = started(problem.kind.status(), (CACHE_CONTROL, NO_STORE));
         if problem.kind.status() == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
@@ -400,7 +417,10 @@ impl RequestContext {
         }
         if let Some(More::Page(page)) = problem.more.as_deref() {
             response.insert_header((CONTENT_TYPE, HeaderValue::from_static(HTML)));
-            return (response, page.clone());
+            return ResponseParts {
+                head: response,
+                body: page.clone(),
+            };
         }
         let instance =
             accept::prefers_problem(self.request.headers()).then(|| self.request.uri().path());
@@ -416,7 +436,10 @@ impl RequestContext {
             Some(More::Written(body)) => body.clone(),
             Some(More::Conflict(_) | More::Page(_)) | None => problem.body(instance),
         };
-        (response, body)
+        ResponseParts {
+            head: response,
+            body,
+        }
     }
 }
 
@@ -452,7 +475,7 @@ fn status(done: Done) -> StatusCode {
 }
 
 /// Each outcome in its place, with the status and the body that a single call would have.
-fn bulk(outcomes: &[BulkOutcome]) -> HeadAndBody {
+fn bulk(outcomes: &[BulkOutcome]) -> ResponseParts {
     let mut body = BytesMut::from(&b"{\"data\":["[..]);
     for (index, outcome) in outcomes.iter().enumerate() {
         let (status, shown) = match outcome {
@@ -475,7 +498,10 @@ fn bulk(outcomes: &[BulkOutcome]) -> HeadAndBody {
     {
         response.insert_header((REPLAYED, HeaderValue::from_static("true")));
     }
-    (response, body.freeze())
+    ResponseParts {
+        head: response,
+        body: body.freeze(),
+    }
 }
 
 /// The body of a page of a list, with the tag of what it shows.

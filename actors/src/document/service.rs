@@ -20,6 +20,7 @@ use crate::store::{FramedVersion, Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::command;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{DocumentId, ShareId, VersionId};
 use colloquy_model::text::DocumentContent;
@@ -52,6 +53,18 @@ impl Documents {
                 Requester::Account(Some(user))
             }
             Some(user) => Requester::User(user),
+        }
+    }
+
+    /// Adds to what goes with a request who asks, as far as roles go.
+    #[must_use]
+    pub fn with_requester(&self, meta: command::CommandMeta) -> CommandMeta {
+        let requester = self.requester(&meta.caller);
+        CommandMeta {
+            caller: meta.caller,
+            requester,
+            if_match: meta.if_match,
+            reservation: meta.reservation,
         }
     }
 

@@ -19,7 +19,7 @@ use utoipa::openapi::Ref;
 use utoipa::openapi::schema::{AnyOfBuilder, Schema};
 
 use super::super::api_call::{ApiCall, Credential};
-use super::super::body::{Body, Json, OptionalJson};
+use super::super::body::{Body, BodySchema, Json, OptionalJson};
 use super::super::idempotency::{self, PartState};
 use super::super::output::{BulkOutcome, Output};
 use super::super::problem::Problem;
@@ -154,7 +154,7 @@ impl Body for Operations {
         })
     }
 
-    fn document(schemas: &mut Vec<(String, Value)>) -> Option<(String, bool)> {
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema> {
         Json::<BulkRequest>::document(schemas)
     }
 }

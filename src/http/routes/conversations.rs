@@ -6,7 +6,6 @@ use colloquy_actors::conversation::messages::{
 };
 use colloquy_actors::conversation::{ConversationList, ConversationRequest};
 use colloquy_model::answer::Answer;
-use colloquy_model::command::CommandMeta;
 use colloquy_model::conversation::{Channel, Priority, Status};
 use colloquy_model::id::{ConversationId, ConversationKind, CustomerId, UserId};
 use colloquy_model::page::{Order, Start};
@@ -14,7 +13,7 @@ use colloquy_model::time::{RoundedUp, Timestamp};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::api_call::ApiCall;
+use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{Empty, Json, OptionalJson};
 use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
@@ -78,16 +77,7 @@ pub(super) async fn create(
     call: ApiCall,
     Json(new): Json<CreateConversation>,
 ) -> Result<Output, Problem> {
-    let ApiCall {
-        app,
-        caller,
-        reservation,
-        ..
-    } = call;
-    let meta = CommandMeta {
-        reservation,
-        ..CommandMeta::new(caller)
-    };
+    let CommandCall { app, meta } = call.into_command();
     Ok(app.system.conversations.create(meta, new).await?.into())
 }
 
@@ -160,18 +150,7 @@ where
     R: ConversationRequest<Reply = Answer>,
 {
     let id = call.id::<ConversationKind>(0)?;
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
-    let meta = CommandMeta {
-        caller,
-        if_match,
-        reservation,
-    };
+    let CommandCall { app, meta } = call.into_command();
     let conversations = &app.system.conversations;
     Ok(conversations.ask(id, meta, request).await?.into())
 }

@@ -6,14 +6,13 @@ use colloquy_actors::accounts::{Account, Customer, Filter, Key, Records, User};
 use colloquy_actors::system::System;
 use colloquy_actors::webhook::Webhook;
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::{Caller, Tenant};
-use colloquy_model::command::CommandMeta;
+use colloquy_model::caller::Tenant;
 use colloquy_model::id::{AccountKind, Id, KeyId};
 use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::api_call::ApiCall;
+use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{Json, OptionalJson};
 use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
@@ -206,21 +205,8 @@ where
     R: RecordResource,
     Q: RecordRequest<R, Reply = Answer>,
 {
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
-    let meta = CommandMeta {
-        caller: Caller {
-            tenant,
-            actor: caller.actor,
-        },
-        if_match,
-        reservation,
-    };
+    let CommandCall { app, mut meta } = call.into_command();
+    meta.caller.tenant = tenant;
     let records = R::records(&app.system);
     Ok(records.ask(id, meta, request).await?.into())
 }

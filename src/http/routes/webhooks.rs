@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use colloquy_actors::webhook::{ChangeWebhook, CreateWebhook, RotateSecret, TestWebhook, Webhook};
-use colloquy_model::command::CommandMeta;
 use colloquy_model::id::WebhookKind;
 
-use super::super::api_call::ApiCall;
+use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{Json, OptionalJson};
 use super::super::output::Output;
 use super::super::problem::Problem;
@@ -44,16 +43,7 @@ pub(super) async fn test(
 ) -> Result<Output, Problem> {
     let id = call.id::<WebhookKind>(0)?;
     let event = test.event.unwrap_or_default();
-    let ApiCall {
-        app,
-        caller,
-        reservation,
-        ..
-    } = call;
-    let meta = CommandMeta {
-        reservation,
-        ..CommandMeta::new(caller)
-    };
+    let CommandCall { app, meta } = call.into_command();
     // What is sent is kept under its key, also when the caller has hung up meanwhile.
     let trying = actix_web::rt::spawn(async move {
         let courier = Arc::clone(&app.courier);

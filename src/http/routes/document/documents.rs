@@ -2,8 +2,7 @@
 
 use colloquy_actors::document::access::DocumentRole;
 use colloquy_actors::document::messages::{
-    BinDocument, CommandMeta, ContentType, CreateDocument, EraseDocument, UpdateDocument,
-    VersionName,
+    BinDocument, ContentType, CreateDocument, EraseDocument, UpdateDocument, VersionName,
 };
 use colloquy_actors::document::{DocumentList, DocumentOrder};
 use colloquy_model::id::{DocumentId, DocumentKind, UserId};
@@ -14,7 +13,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Addressed, addressed, ask};
-use crate::http::api_call::ApiCall;
+use crate::http::api_call::{ApiCall, CommandCall};
 use crate::http::body::{Empty, Json, OptionalJson};
 use crate::http::output::{LinkStyle, Listing, Output};
 use crate::http::problem::Problem;
@@ -91,17 +90,9 @@ pub(super) async fn create(
     call: ApiCall,
     Json(new): Json<CreateDocument>,
 ) -> Result<Output, Problem> {
-    let ApiCall {
-        app,
-        caller,
-        reservation,
-        ..
-    } = call;
+    let CommandCall { app, meta } = call.into_command();
     let documents = &app.system.documents;
-    let meta = CommandMeta {
-        reservation,
-        ..documents.meta(caller)
-    };
+    let meta = documents.with_requester(meta);
     Ok(documents.create(meta, new).await?.into())
 }
 

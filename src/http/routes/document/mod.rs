@@ -20,7 +20,7 @@ use colloquy_model::key::Permission;
 
 use self::sharing::{CollaboratorShown, PermissionsShown};
 use self::versions::NotMerged;
-use crate::http::api_call::ApiCall;
+use crate::http::api_call::{ApiCall, CommandCall};
 use crate::http::app_state::AppState;
 use crate::http::operation::{
     AuthRequirement, LocationRule, Operation, delete, delete_as, get, patch, post, put,
@@ -67,18 +67,8 @@ struct Addressed {
 
 fn addressed(call: ApiCall) -> Result<Addressed, Problem> {
     let id = call.id::<DocumentKind>(0)?;
-    let ApiCall {
-        app,
-        caller,
-        if_match,
-        reservation,
-        ..
-    } = call;
-    let meta = CommandMeta {
-        if_match,
-        reservation,
-        ..app.system.documents.meta(caller)
-    };
+    let CommandCall { app, meta } = call.into_command();
+    let meta = app.system.documents.with_requester(meta);
     Ok(Addressed { app, id, meta })
 }
 

@@ -121,13 +121,13 @@ pub struct System {
     pub conversations: Arc<Conversations>,
     /// The way to every document.
     pub documents: Arc<Documents>,
-    /// The way to every account.
+    /// The accounts, as entities that can be asked and listed.
     pub accounts: Records<Account>,
-    /// The way to every API key.
+    /// The API keys of all accounts, in the same way.
     pub keys: Records<Key>,
-    /// The way to every user.
+    /// The users of all accounts, in the same way.
     pub users: Records<User>,
-    /// The way to every customer.
+    /// The customers of all accounts, in the same way.
     pub customers: Records<Customer>,
     /// The way to every webhook endpoint.
     pub webhooks: Arc<Records<Webhook>>,

@@ -42,10 +42,10 @@ pub enum OperateError {
     /// One setting is given two values.
     #[error("{0} is given twice")]
     Twice(String),
-    /// Nobody answers.
+    /// No server answers at the address that the settings give.
     #[error("no server answers at {address}: {why}")]
     Unreachable {
-        /// Where it was looked for.
+        /// The address at which a server was looked for.
         address: String,
         /// What the connection ended with.
         why: String,
@@ -53,9 +53,9 @@ pub enum OperateError {
     /// The server refuses the request.
     #[error("{url} answers {status}: {why}")]
     Refused {
-        /// What was asked.
+        /// The URL that was asked for.
         url: Url,
-        /// The answer's status.
+        /// The status of the server's answer.
         status: u16,
         /// Its words, with the field that they are about.
         why: String,
@@ -63,7 +63,7 @@ pub enum OperateError {
     /// The answer has another shape than the interface promises.
     #[error("{0} does not answer as this version's server does: is it a Colloquy server?")]
     NotUnderstood(String),
-    /// No client can be made.
+    /// No HTTP client can be made on this machine.
     #[error(transparent)]
     Client(#[from] CourierError),
     /// The system gives no event loop.

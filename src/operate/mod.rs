@@ -36,21 +36,21 @@ pub enum OperatorRequest {
         /// Filter, order and number, as parameters of the query.
         query: Vec<(&'static str, String)>,
     },
-    /// Shows one actor.
+    /// Shows one actor of whatever kind.
     Instance {
         /// Its identifier, which also says of which kind it is.
         id: String,
     },
     /// Gives one actor a command.
     Steer {
-        /// Its identifier.
+        /// The identifier of the actor, which tells its kind.
         id: String,
-        /// What it is to do.
+        /// What the actor is to do.
         command: ActorCommand,
     },
     /// Shows how actors are supervised.
     Settings {
-        /// Of this kind only.
+        /// The settings of this kind only.
         kind: Option<String>,
     },
     /// Changes how actors are supervised, all or nothing.
@@ -67,7 +67,7 @@ pub enum ActorCommand {
     Restart,
     /// Leaves memory until it is asked again.
     Passivate,
-    /// Ends its quarantine.
+    /// Ends its quarantine or its backoff.
     Release,
     /// Panics at its next message: a drill.
     Crash,
@@ -91,7 +91,7 @@ impl ActorCommand {
         }
     }
 
-    /// The command of this name.
+    /// The command with this name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|command| command.name() == name)
@@ -146,7 +146,7 @@ impl SettingChange {
     }
 }
 
-/// How an answer is printed.
+/// How an answer is printed: for people, or for scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// As tables for people, in colours where stdout is a terminal.

@@ -137,7 +137,7 @@ fn states(by_state: &BTreeMap<String, u64>) -> Cell {
     Cell::new(text, tone)
 }
 
-/// A row for each actor.
+/// Makes a table with a row for each actor.
 pub(super) fn instances(instances: &Instances, now: Timestamp) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new(&[
@@ -297,7 +297,7 @@ fn count(number: u64) -> String {
     )
 }
 
-/// Bytes in powers of 1,000.
+/// Writes a number of bytes in powers of 1,000, such as `1.5 MB`.
 fn bytes(number: u64) -> String {
     match number {
         0..1_000 => format!("{number} B"),

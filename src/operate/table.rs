@@ -12,22 +12,22 @@ const GAP: &str = "  ";
 pub(super) enum Style {
     /// As SGR sequences (ECMA-48).
     Coloured,
-    /// Text alone.
+    /// Text alone, for pipes and files.
     Plain,
 }
 
 /// What a cell says beyond its text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// Nothing.
+    /// Nothing that anybody has to look at.
     Usual,
     /// It is the name of something.
     Title,
-    /// It is as it should be.
+    /// Something is as it should be.
     Good,
-    /// It is under way.
+    /// Something is under way, such as a backoff.
     Warning,
-    /// Somebody should look.
+    /// Something that somebody should look at.
     Bad,
 }
 
@@ -46,13 +46,13 @@ impl Tone {
 /// Where a column's text stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
-    /// As words do.
+    /// Aligned to the left, as words are.
     Left,
-    /// As numbers do.
+    /// Aligned to the right, as numbers are.
     Right,
 }
 
-/// One text of a table.
+/// One text of a table, with its tone.
 pub(super) struct Cell {
     text: String,
     tone: Tone,

@@ -32,7 +32,7 @@ impl Alarm {
         }
     }
 
-    /// Lets it ring now.
+    /// Lets the alarm ring now, whatever time it was set to.
     pub fn ring_now(&self) {
         self.ring_by(Timestamp::EPOCH);
     }

@@ -19,7 +19,7 @@ pub enum AskError<R> {
     /// Nothing was done; asking again is safe.
     #[error("unavailable: {cause}")]
     Unavailable {
-        /// Why nothing was done.
+        /// The cause for which nothing was done.
         cause: Cause,
         /// When asking again makes sense.
         retry_after: Duration,

@@ -32,7 +32,7 @@ pub trait Command<E: Entity>: Send + 'static {
 
 /// A question that must be answered before a command can be decided; the entity waits for it.
 pub trait Lookup<E: Entity>: Send + 'static {
-    /// The answer.
+    /// What was looked up, as the command is handed it when it decides.
     type Found: Send + 'static;
 
     /// Answers the question, off the entity's thread where that takes long.
@@ -60,12 +60,12 @@ pub enum Decision<E: Entity, R> {
     /// Nothing of the entity changes, but the journal must keep something, such as an idempotent
     /// answer.
     Keep {
-        /// The commit that keeps it.
+        /// The commit that keeps the reply under its idempotency key.
         commit: E::Commit,
         /// The answer, sent when the commit is durable.
         reply: R,
     },
-    /// The entity changes.
+    /// The command changes the entity, by a commit that is to be made durable.
     Change {
         /// The change of the state in memory.
         change: E::Change,

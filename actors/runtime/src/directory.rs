@@ -69,7 +69,7 @@ impl<E: Entity> Directory<E> {
         answer
     }
 
-    /// The policy in force.
+    /// The limits and times by which the entities are run now.
     pub fn policy(&self) -> Arc<Policy> {
         self.registry.policy.load_full()
     }
@@ -158,7 +158,7 @@ impl<E: Entity> Directory<E> {
         self.registry.drain();
     }
 
-    /// Takes commands again.
+    /// Takes new commands again, after a drain that was called off.
     pub fn resume(&self) {
         self.registry.resume();
     }
@@ -182,7 +182,7 @@ impl<E: Entity> Directory<E> {
         }
     }
 
-    /// The figures of the kind.
+    /// Counts the entities and gathers their figures; it looks at each of them.
     pub fn overview(&self) -> Overview {
         let (registry, metrics) = (&self.registry, &self.registry.metrics);
         let mut overview = Overview::of(E::KIND, metrics);

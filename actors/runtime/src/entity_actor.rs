@@ -20,7 +20,7 @@ use super::metrics::{Histogram, Metrics, count};
 use super::pending_commit::{Applied, PendingCommit};
 use super::request::{Answer, Phase, Request, Responder};
 
-/// The actor of one entity.
+/// The actor of one entity: it holds the copy in memory while one is loaded.
 pub(super) struct EntityActor<E: Entity> {
     handle: Arc<EntityHandle<E>>,
     /// `None` before the first message, and again after a crash.

@@ -83,7 +83,7 @@ struct Pause {
 enum PauseKind {
     /// After the nth crash in the window, with its place within the jitter (0 to 1).
     Backoff { nth: u32, chance: f64 },
-    /// After one crash too many.
+    /// After one crash too many within the window.
     Quarantine,
 }
 
@@ -132,7 +132,7 @@ type DeferredAnswer = Box<dyn FnOnce() + Send>;
 /// Whether an entity takes commands. Times are milliseconds of the runtime's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CircuitState {
-    /// It takes commands.
+    /// The entity takes commands.
     Closed,
     /// It crashed and refuses commands until its restart.
     BackingOff { until_ms: u64 },
@@ -659,7 +659,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX >> 2)
 }
 
-/// A random number in 0..1.
+/// Draws a random number in 0..1, for the jitter of a backoff.
 fn random_unit() -> f64 {
     let drawn = RandomState::new().build_hasher().finish();
     (drawn >> 11) as f64 / (1_u64 << 53) as f64

@@ -61,7 +61,7 @@ pub enum CommitFailure<V> {
     Violated(V),
     /// The store does not answer or its disk is full: nothing was done.
     Unavailable,
-    /// The outcome is not known.
+    /// Nobody knows whether the commit became durable.
     Unknown,
 }
 

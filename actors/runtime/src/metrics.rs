@@ -121,7 +121,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// All counters at zero.
+    /// The figures of a kind of which no actor has lived yet.
     pub(super) fn new() -> Self {
         Self {
             activations: AtomicU64::new(0),

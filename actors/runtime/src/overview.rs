@@ -12,7 +12,7 @@ use colloquy_model::time::Timestamp;
 /// The figures of one kind of entity. Counters run from the start of the process.
 #[derive(Clone, Debug)]
 pub struct Overview {
-    /// The kind's name.
+    /// The kind's name in paths and metrics, such as `conversation`.
     pub kind: &'static str,
     /// Entities in the directory, the quarantined ones among them.
     pub live: usize,
@@ -93,7 +93,7 @@ impl Overview {
 pub struct StateCounts {
     /// Those whose state is being loaded.
     pub loading: usize,
-    /// Those that take commands.
+    /// Those that take commands, with or without a state in memory.
     pub ready: usize,
     /// Those that crashed and wait for their restart.
     pub backing_off: usize,
@@ -102,7 +102,7 @@ pub struct StateCounts {
 }
 
 impl StateCounts {
-    /// Counts one more entity.
+    /// Counts one more entity, which is in this state.
     pub(super) fn add(&mut self, state: ActorState) {
         match state {
             ActorState::Loading => self.loading += 1,
@@ -119,7 +119,7 @@ impl StateCounts {
 pub enum ActorState {
     /// It is in the directory and its state is being loaded.
     Loading,
-    /// It takes commands.
+    /// It takes commands and refuses none for its state of supervision.
     Ready,
     /// It crashed and refuses commands until its restart.
     BackingOff,
@@ -160,9 +160,9 @@ impl Life {
 /// The figures of one entity. Of one that is not in memory, all but its revision are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// The state of supervision.
+    /// The state of its supervision, with its times.
     pub life: Life,
-    /// Mailbox permits taken.
+    /// Commands that it holds, queued and under way.
     pub permits_taken: u32,
     /// The sequence number of the last change in memory.
     pub revision: Sequence,
@@ -200,11 +200,11 @@ impl Inspection {
 /// Which entities an operator wants to see, and in which order.
 #[derive(Clone, Copy, Debug)]
 pub struct InstanceQuery {
-    /// Only those in this state.
+    /// Only entities in this state are wanted; `None`: in any.
     pub state: Option<ActorState>,
-    /// What they are sorted by.
+    /// What they are sorted by, the largest or latest first.
     pub order: InstanceOrder,
-    /// How many at most.
+    /// How many entities are wanted at most.
     pub limit: usize,
 }
 

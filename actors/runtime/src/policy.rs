@@ -30,7 +30,7 @@ pub struct Policy {
     pub backoff_first: Duration,
     /// The delay after the second crash; each further one doubles it.
     pub backoff_min: Duration,
-    /// The longest delay.
+    /// The longest delay before a restart, before it varies by the jitter.
     pub backoff_max: Duration,
     /// The part of a delay (0 to 1) by which it varies at random, so that entities that crashed
     /// together do not restart together.
@@ -147,7 +147,7 @@ impl PolicySetting {
         }
     }
 
-    /// The one with this name.
+    /// The setting with this name in config.toml, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }

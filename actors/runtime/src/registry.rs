@@ -563,7 +563,7 @@ impl<E: Entity> Registry<E> {
         self.draining.store(true, Ordering::SeqCst);
     }
 
-    /// Takes commands again.
+    /// Takes new commands again, after a drain that was called off.
     pub(super) fn resume(&self) {
         self.draining.store(false, Ordering::SeqCst);
     }

@@ -70,7 +70,7 @@ pub enum Registered {
     NotNeeded,
 }
 
-/// Makes an empty shard.
+/// Makes an empty shard, for an arbiter or in place of one that is beyond repair.
 type Make<S> = Arc<dyn Fn() -> S + Send + Sync>;
 
 /// The shards of one kind. A question costs one queue push and one wake-up.

@@ -23,7 +23,7 @@ pub enum OperatorError {
     /// It was not passivated: it had work all the time.
     #[error("the actor has been busy all the time")]
     Busy,
-    /// Nothing was done.
+    /// It could not be loaded or looked up; nothing was done.
     #[error(transparent)]
     Failed(#[from] AskError<Infallible>),
 }
@@ -51,7 +51,7 @@ pub trait SupervisedKind: Send + Sync {
     /// The kind's name, such as `conversation`.
     fn kind(&self) -> &'static str;
 
-    /// The figures of the kind.
+    /// Counts the actors of the kind and gathers their figures.
     fn overview(&self) -> Overview;
 
     /// The actors in memory that the query asks for.

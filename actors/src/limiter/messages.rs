@@ -36,24 +36,24 @@ impl From<Uuid> for LimitKey {
 /// Counts a request if the key's limits let it pass.
 #[derive(Debug, Clone, Copy)]
 pub struct TakePermit {
-    /// The key that spends.
+    /// The key that spends the permits.
     pub key: LimitKey,
     /// The key's limits from this request on.
     pub limits: Limits,
     /// How many requests this counts as; all pass or none. 0 counts as 1.
     pub permits: u32,
-    /// When the request came.
+    /// When the request came, by the wall clock.
     pub now: Timestamp,
 }
 
 /// Reads the numbers of a key, for a request that is refused for another reason.
 #[derive(Debug, Clone, Copy)]
 pub struct PeekPermit {
-    /// The key that is read.
+    /// The key whose numbers are read.
     pub key: LimitKey,
     /// The key's limits from this request on.
     pub limits: Limits,
-    /// When the request came.
+    /// When the request came, by the wall clock.
     pub now: Timestamp,
 }
 

@@ -20,7 +20,7 @@ pub enum SupervisionError {
     OutOfBounds {
         /// The parameter, such as `kinds.conversation.crashes_max`.
         field: String,
-        /// What would be right.
+        /// What would be right, such as `must be an integer from 1 to 65536`.
         reason: String,
     },
 }
@@ -51,7 +51,7 @@ const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[schema(as = SupervisionSetting)]
 pub struct SettingView {
-    /// What holds now.
+    /// The value that holds now.
     #[schema(value_type = f64)]
     pub value: Number,
     /// What holds where no operator has set anything.
@@ -190,7 +190,7 @@ settings! {
 
 macro_rules! kinds {
     ($($kind:ident),*) => {
-        /// Changes by kind of actor.
+        /// Changes of settings by kind of actor; what is left out stays.
         #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
         #[schema(as = ChangeSupervisionKinds)]
@@ -247,7 +247,7 @@ kinds!(
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeSupervision {
-    /// By kind.
+    /// The changes by kind of actor.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub kinds: Option<ChangeKinds>,
@@ -257,6 +257,6 @@ pub struct ChangeSupervision {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Supervision)]
 pub struct SupervisionView {
-    /// By kind.
+    /// Every setting of every kind of actor.
     pub kinds: KindsView,
 }

@@ -71,7 +71,7 @@ impl Supervision {
         }
     }
 
-    /// Every kind of actor.
+    /// Every kind of actor, in the order in which operators see them.
     pub fn kinds(&self) -> &[Arc<dyn SupervisedKind>] {
         &self.kinds
     }

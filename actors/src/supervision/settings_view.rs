@@ -44,7 +44,7 @@ impl SettingsView {
         }
     }
 
-    /// What was committed last.
+    /// What operators have set, as it was committed last.
     pub(super) fn get(&self) -> Kept {
         self.kept.lock().clone()
     }

@@ -11,7 +11,7 @@ use crate::store::{BatchSizes, StoreHealth};
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoreHealth)]
 pub struct StoreView {
-    /// How large its files are.
+    /// How large the files of the store are, in bytes.
     size: SizeView,
     /// How long the transactions took that made commits durable.
     commit_ms: PercentilesView,
@@ -31,9 +31,9 @@ pub struct StoreView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoreSize)]
 struct SizeView {
-    /// The database.
+    /// Bytes of the database, without its log.
     database_bytes: u64,
-    /// The log in front of it.
+    /// Bytes of the log that stands in front of the database.
     log_bytes: u64,
     /// The search index with its own log.
     index_bytes: u64,
@@ -59,7 +59,7 @@ struct LagView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoreCheckpoint)]
 struct CheckpointView {
-    /// When it ended.
+    /// When the latest move ended.
     at: Timestamp,
     /// How many pages of the log were in the database then.
     pages: u32,

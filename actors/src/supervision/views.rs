@@ -88,7 +88,7 @@ struct FailureView {
     message: String,
 }
 
-/// One actor.
+/// One actor, as operators see it in a list and by itself.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ActorInstance)]
 pub struct InstanceView {
@@ -224,7 +224,7 @@ impl From<Failure> for FailureView {
 }
 
 impl InstanceView {
-    /// An actor as it was seen.
+    /// Shapes an actor as it was seen, for an answer.
     #[must_use]
     pub fn of(instance: Instance) -> Self {
         let Instance { id, seen } = instance;

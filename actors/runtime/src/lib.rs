@@ -21,8 +21,10 @@
 //!   address. Other entities and the thread are not affected.
 //! - **Backoff.** The first crash within the [`Policy`]'s window restarts the entity at once, each
 //!   further one after a delay that doubles. New commands are refused meanwhile, queued ones wait.
+//!   An operator may end it; a change of the policy holds for one that runs, from its beginning.
 //! - **Quarantine.** Too many crashes within the window close the entity for a while. The first
-//!   command after that is a trial: one more crash within the window closes it again.
+//!   command after that is a trial: one more crash within the window closes it again. It ends and
+//!   changes as a backoff does, and the entity stays in the directory all the while.
 //! - **Mailbox.** An entity holds a bounded number of commands, queued and under way. The next one
 //!   is refused with nothing done. A permit is held by the command, not by its caller: it returns
 //!   when the command is answered, also when the caller has left.
@@ -36,7 +38,8 @@
 //!
 //! # What else is here
 //!
-//! - [`shard`]: state that may be lost, cut into shards on the HTTP workers' threads.
+//! - [`shard`]: state that survives a panic and is lost with its thread, cut into shards on the HTTP
+//!   workers' threads.
 //! - [`ThreadActor`]: an actor on a thread of its own. [`threads`]: how every thread is started and
 //!   what follows its panic. [`alarm`]: what wakes one at a time.
 //! - [`fair_queue`]: a bounded queue in which accounts take turns; [`fair_semaphore`]: permits that

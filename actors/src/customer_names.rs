@@ -2,6 +2,7 @@
 //! customer, set by the writer between the fsync and the reply; lists ask [`Names::renamed`] while
 //! headers still hold an older copy. So a renamed customer is renamed in every answer that follows.
 
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::sequence::Sequence;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -85,12 +86,12 @@ struct Renamed {
 
 #[derive(Debug, Default)]
 struct Tables {
-    cells: HashMap<u64, Weak<CustomerName>>,
+    cells: HashMap<EntityNumber, Weak<CustomerName>>,
     dead_cells_looked_for_at: usize,
-    renamed: HashMap<u64, Renamed>,
+    renamed: HashMap<EntityNumber, Renamed>,
     /// What every header holds since then, with its revision, oldest first: nothing is gone through
     /// to find what may go.
-    copied: VecDeque<(Instant, u64, Sequence)>,
+    copied: VecDeque<(Instant, EntityNumber, Sequence)>,
 }
 
 /// Cells and recent changes of customers' names.
@@ -102,7 +103,12 @@ pub struct Names {
 impl Names {
     /// The shared cell of a customer whose name was read as this.
     #[must_use]
-    pub fn cell(&self, customer: u64, name: &str, revision: Sequence) -> Arc<CustomerName> {
+    pub fn cell(
+        &self,
+        customer: EntityNumber,
+        name: &str,
+        revision: Sequence,
+    ) -> Arc<CustomerName> {
         let mut tables = self.tables.lock();
         let cell = match tables.cells.get(&customer).and_then(Weak::upgrade) {
             Some(cell) => cell,
@@ -124,7 +130,7 @@ impl Names {
     /// The name that a list shows where a header holds `revision`; none where the header's is the
     /// newest.
     #[must_use]
-    pub fn renamed(&self, customer: u64) -> Option<Box<str>> {
+    pub fn renamed(&self, customer: EntityNumber) -> Option<Box<str>> {
         let tables = self.tables.lock();
         if tables.renamed.is_empty() {
             None
@@ -137,7 +143,7 @@ impl Names {
     }
 
     /// Takes in a committed change.
-    pub fn rename(&self, customer: u64, name: &str, revision: Sequence) {
+    pub fn rename(&self, customer: EntityNumber, name: &str, revision: Sequence) {
         let mut tables = self.tables.lock();
         if let Some(cell) = tables.cells.get(&customer).and_then(Weak::upgrade) {
             cell.set(name, revision);
@@ -153,7 +159,7 @@ impl Names {
     }
 
     /// Every header holds the name of this revision.
-    pub fn copied(&self, customer: u64, revision: Sequence) {
+    pub fn copied(&self, customer: EntityNumber, revision: Sequence) {
         let mut tables = self.tables.lock();
         tables.forget_copied();
         tables

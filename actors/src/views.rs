@@ -25,6 +25,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::id::{Id, WebhookId};
 use colloquy_model::user::Role;
@@ -100,7 +101,7 @@ impl CommitSink for Views {
         self.feed.recovered_endpoint(id, tenant);
     }
 
-    fn recovered_name(&self, customer: u64, name: &str, revision: Sequence) {
+    fn recovered_name(&self, customer: EntityNumber, name: &str, revision: Sequence) {
         self.names.rename(customer, name, revision);
     }
 
@@ -123,7 +124,7 @@ impl CommitSink for Views {
         published.reached(batch.position);
     }
 
-    fn name_copied(&self, customer: u64, revision: Sequence) {
+    fn name_copied(&self, customer: EntityNumber, revision: Sequence) {
         self.names.copied(customer, revision);
     }
 

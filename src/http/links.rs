@@ -92,6 +92,7 @@ mod tests {
     use colloquy_model::page::{Cursor, Order, Page, Paging};
 
     use super::*;
+    use colloquy_model::entity_number::EntityNumber;
 
     fn listing(start: Start, style: LinkStyle, count: u32, total: u64) -> Listing {
         let data = Bytes::from_static(br#"[{"seq":4,"x":1},{"seq":5}]"#);
@@ -142,7 +143,10 @@ mod tests {
             links(
                 "after=msg_0",
                 listing(
-                    Start::After(Cursor { number: 1, tail: 1 }),
+                    Start::After(Cursor {
+                        number: EntityNumber(1),
+                        tail: 1
+                    }),
                     LinkStyle::Plain,
                     2,
                     9

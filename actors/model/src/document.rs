@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::entity_number::EntityNumber;
 use crate::id::{UserId, VersionId};
 use crate::time::Timestamp;
 
@@ -33,7 +34,7 @@ pub struct DocumentHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DocumentReader {
     /// The number of a user's identifier, 0 for everybody of the account.
-    pub user: u64,
+    pub user: EntityNumber,
     /// The code of what they may do.
     pub role: i64,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority};
+use crate::entity_number::EntityNumber;
 use crate::event::Event;
 use crate::event_kind::EventKind;
 use crate::id::WebhookId;
@@ -62,7 +63,7 @@ pub struct Wants {
     /// Of these priorities; empty: whatever the priority, or without one.
     pub priorities: Vec<Priority>,
     /// Of the documents with these numbers; empty: whatever the entity.
-    pub documents: Vec<u64>,
+    pub documents: Vec<EntityNumber>,
 }
 
 impl Wants {

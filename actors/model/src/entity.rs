@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::entity_number::EntityNumber;
 use crate::id::{
     AccountKind, ConversationKind, CustomerKind, DocumentKind, Id, KeyKind, Prefix,
     SupervisionKind, UserKind, WebhookKind,
@@ -27,7 +28,7 @@ pub struct Subject {
     /// The kind of the entity.
     pub kind: Kind,
     /// The number of its identifier.
-    pub number: u64,
+    pub number: EntityNumber,
     /// The rest of its identifier.
     pub tail: u64,
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority};
+use crate::entity_number::EntityNumber;
 use crate::event_kind::EventKind;
 use crate::id::EventId;
 use crate::position::Position;
@@ -24,7 +25,7 @@ pub struct Event {
     /// Its number in its account and mode: 1, 2, 3 …
     pub number: FeedNumber,
     /// The number of the entity's identifier.
-    pub entity: u64,
+    pub entity: EntityNumber,
     /// Its `seq`: 1, 2, 3 … in its entity.
     pub sequence: Sequence,
     /// The kind of event.
@@ -36,7 +37,7 @@ pub struct Event {
     /// … its priority …
     pub priority: Option<Priority>,
     /// … and the number of its assignee's identifier.
-    pub assignee: Option<u64>,
+    pub assignee: Option<EntityNumber>,
     /// `data`, in JSON.
     pub payload: Bytes,
     body: OnceLock<Bytes>,
@@ -127,7 +128,7 @@ pub struct EventRow {
     pub position: Position,
     pub tenant: Tenant,
     pub number: FeedNumber,
-    pub entity: u64,
+    pub entity: EntityNumber,
     pub sequence: Sequence,
     pub kind: EventKind,
     pub at: Timestamp,
@@ -139,5 +140,5 @@ pub struct EventRow {
 pub struct SeenNow {
     pub channel: Option<Channel>,
     pub priority: Option<Priority>,
-    pub assignee: Option<u64>,
+    pub assignee: Option<EntityNumber>,
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
+use crate::entity_number::EntityNumber;
 use crate::position::Position;
 use crate::sequence::Sequence;
 use crate::time::Timestamp;
@@ -103,7 +104,8 @@ impl<K: Prefix> Id<K> {
 
     /// Puts together what [`Id::number`] and [`Id::tail`] took apart.
     #[must_use]
-    pub fn from_parts(number: u64, tail: u64) -> Self {
+    pub fn from_parts(number: EntityNumber, tail: u64) -> Self {
+        let EntityNumber(number) = number;
         let (ms, counter) = (u128::from(number >> 12), u128::from(number & 0xfff));
         let tail = u128::from(tail & ((1 << TAIL_BITS) - 1));
         Id(
@@ -114,9 +116,9 @@ impl<K: Prefix> Id<K> {
 
     /// 60 bits, unique in one store and in order of creation.
     #[must_use]
-    pub fn number(self) -> u64 {
+    pub fn number(self) -> EntityNumber {
         let (ms, counter) = (self.0 >> 80, (self.0 >> 64) & 0xfff);
-        u64::try_from((ms << 12) | counter).unwrap_or(u64::MAX)
+        EntityNumber(u64::try_from((ms << 12) | counter).unwrap_or(u64::MAX))
     }
 
     /// The 62 bits behind the number.
@@ -160,25 +162,25 @@ impl MessageId {
 
 /// The lowest number that an identifier made at `at` or later can have.
 #[must_use]
-pub fn first_number_at(at: Timestamp) -> u64 {
-    u64::try_from(at.0).unwrap_or(0) << 12
+pub fn first_number_at(at: Timestamp) -> EntityNumber {
+    EntityNumber(u64::try_from(at.0).unwrap_or(0) << 12)
 }
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Makes every later number larger than `number`: the store calls this at its start, so that a
 /// clock set back can't repeat one.
-pub fn never_below(number: u64) {
-    LAST_NUMBER.fetch_max(number, Memory::Relaxed);
+pub fn never_below(number: EntityNumber) {
+    LAST_NUMBER.fetch_max(number.0, Memory::Relaxed);
 }
 
-fn next_number(now: Timestamp) -> u64 {
-    let floor = first_number_at(now);
+fn next_number(now: Timestamp) -> EntityNumber {
+    let EntityNumber(floor) = first_number_at(now);
     let step = |last: u64| Some((last + 1).max(floor));
     let before = LAST_NUMBER
         .fetch_update(Memory::Relaxed, Memory::Relaxed, step)
         .unwrap_or(0);
-    (before + 1).max(floor)
+    EntityNumber((before + 1).max(floor))
 }
 
 fn random_tail() -> u64 {

@@ -3,7 +3,8 @@
 //!
 //! - [`id`], [`time`], [`text`], [`metadata`], [`bounds`]: values that callers send and see.
 //! - [`caller`]: who asks, for which account and in which mode; [`command`]: under which conditions.
-//! - [`entity`], [`commit`]: what the store names, and everything that one command changes.
+//! - [`entity`], [`entity_number`], [`commit`]: what the store names and by which number it finds it,
+//!   and everything that one command changes.
 //! - [`conversation`], [`document`], [`account`], [`key`], [`user`]: the state of these as it is
 //!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
 //! - [`event`], [`event_kind`], [`event_filter`]: what happened; [`endpoint`], [`attempt`]: to whom
@@ -30,6 +31,7 @@ pub mod damage;
 pub mod document;
 pub mod endpoint;
 pub mod entity;
+pub mod entity_number;
 pub mod event;
 pub mod event_filter;
 pub mod event_kind;

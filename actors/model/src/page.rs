@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::entity_number::EntityNumber;
+
 /// Which part of a list is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paging {
@@ -28,7 +30,7 @@ pub enum Start {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     /// [`colloquy_model::id::Id::number`]
-    pub number: u64,
+    pub number: EntityNumber,
     /// [`colloquy_model::id::Id::tail`]
     pub tail: u64,
 }

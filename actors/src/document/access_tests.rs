@@ -11,13 +11,14 @@ use proptest::prelude::*;
 
 use super::DocumentRole::{Commenter, Editor, Owner, Viewer};
 use super::*;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::ShareId;
 
 const NOW: Timestamp = Timestamp(1_000);
 
 /// The n-th user of these tests; the first eight are users of the account.
 fn user(n: u64) -> UserId {
-    UserId::from_parts(1 << 40, n)
+    UserId::from_parts(EntityNumber(1 << 40), n)
 }
 
 fn is_user(id: UserId) -> bool {

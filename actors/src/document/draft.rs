@@ -21,6 +21,7 @@ use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{
     CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
 };
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CommentId, ShareId};
 use colloquy_model::json::text;
@@ -437,7 +438,7 @@ fn commit(live: &Live, context: CommandContext, header: Header, reply: &Answer) 
 /// Who may read it beside account-level keys.
 fn readers(live: &Live) -> Vec<DocumentReader> {
     let permissions = &live.facts.permissions;
-    let reader = |user: u64, role: DocumentRole| DocumentReader {
+    let reader = |user: EntityNumber, role: DocumentRole| DocumentReader {
         user,
         role: role as i64,
     };
@@ -447,7 +448,7 @@ fn readers(live: &Live) -> Vec<DocumentReader> {
     owner
         .map(|owner| reader(owner.number(), DocumentRole::Owner))
         .chain(collaborators.map(|one| reader(one.user_id.number(), one.role)))
-        .chain(everybody.then(|| reader(0, permissions.default_role)))
+        .chain(everybody.then(|| reader(EntityNumber::ZERO, permissions.default_role)))
         .collect()
 }
 

@@ -17,6 +17,7 @@ use crate::store::{
     FeedRow, FramedVersion, IndexedDocument, ListFailure, OwnedDocument, ReadError, Store,
 };
 use colloquy_model::caller::Tenant;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
 use colloquy_model::position::Position;
@@ -237,7 +238,7 @@ impl Follower<'_> {
 
     /// Hands in every document that there is.
     async fn take_all(&self) -> Result<(), Closed> {
-        let mut behind = 0;
+        let mut behind = EntityNumber::ZERO;
         loop {
             let page = self
                 .read(|store| store.documents_behind(behind, PAGE))
@@ -260,7 +261,7 @@ impl Follower<'_> {
                 .await;
             let full = rows.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
             let mut last = position;
-            let mut touched: HashMap<u64, Arc<Event>> = HashMap::new();
+            let mut touched: HashMap<EntityNumber, Arc<Event>> = HashMap::new();
             for row in rows {
                 match row {
                     FeedRow::Event(event) => {
@@ -282,7 +283,12 @@ impl Follower<'_> {
 
     /// Hands in a document as it is now, or that it is not to be found; everything up to the
     /// position was handed in.
-    async fn hand_in(&self, position: Position, tenant: Tenant, number: u64) -> Result<(), Closed> {
+    async fn hand_in(
+        &self,
+        position: Position,
+        tenant: Tenant,
+        number: EntityNumber,
+    ) -> Result<(), Closed> {
         loop {
             match self.entry(tenant, number).await {
                 Ok(Some(entry)) => return self.index.put(position, entry).await,
@@ -296,7 +302,11 @@ impl Follower<'_> {
     }
 
     /// What is to be found of a document.
-    async fn entry(&self, tenant: Tenant, number: u64) -> Result<Option<Entry>, ReadError> {
+    async fn entry(
+        &self,
+        tenant: Tenant,
+        number: EntityNumber,
+    ) -> Result<Option<Entry>, ReadError> {
         let store = &self.shared.store;
         let Some(IndexedDocument { row, is_deleted }) = store.document(tenant, number).await?
         else {

@@ -18,6 +18,7 @@ use colloquy_model::answer::{Answer, Done};
 use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{DocumentId, ShareId, UserId, VersionId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::sequence::Sequence;
@@ -124,7 +125,7 @@ impl Live {
                 permissions: Permissions::of_new(None),
                 shares: Vec::new(),
                 head: 1,
-                head_id: VersionId::from_parts(0, 0),
+                head_id: VersionId::from_parts(EntityNumber::ZERO, 0),
                 comments_made: 0,
                 shown: Sequence::ZERO,
                 last_at: Timestamp::EPOCH,
@@ -222,7 +223,7 @@ impl Live {
                 "there is no such version",
             ));
         }
-        let uses: HashMap<u64, u64> = stored
+        let uses: HashMap<EntityNumber, u64> = stored
             .link_uses
             .iter()
             .map(|used| (used.share, used.uses))
@@ -271,7 +272,10 @@ impl Live {
         let node = self.node(number);
         VersionFound {
             number,
-            id: node.map_or_else(|| VersionId::from_parts(0, 0), |node| node.id),
+            id: node.map_or_else(
+                || VersionId::from_parts(EntityNumber::ZERO, 0),
+                |node| node.id,
+            ),
             parent: node.and_then(|node| node.parents.first().copied()),
         }
     }

@@ -19,6 +19,7 @@ use super::queue::{Put, Queue, Share};
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::WebhookId;
@@ -29,7 +30,7 @@ use colloquy_runtime::{cores, threads};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// Those of an account and mode, or of one of its entities, by the number of its identifier.
-    Events(Tenant, EventSource<u64>),
+    Events(Tenant, EventSource<EntityNumber>),
     /// Those of every account and mode that has a webhook endpoint, and what becomes of endpoints.
     Webhooks,
     /// Those of documents, of every account and mode.
@@ -46,7 +47,7 @@ pub enum Item {
     /// A webhook endpoint that is no more.
     EndpointGone(Position, WebhookId),
     /// Texts of this entity were redacted: what is held of its events is to be let go.
-    Redacted(u64),
+    Redacted(EntityNumber),
     /// Everything up to this position has come.
     Reached(Position),
 }
@@ -398,7 +399,7 @@ impl Batch<'_> {
     }
 
     /// Publishes that texts of this entity were redacted.
-    pub(crate) fn redacted(&mut self, entity: u64) {
+    pub(crate) fn redacted(&mut self, entity: EntityNumber) {
         self.items.push(Item::Redacted(entity));
     }
 

@@ -125,6 +125,7 @@ mod tests {
 
     use super::*;
     use colloquy_model::caller::{Mode, Tenant};
+    use colloquy_model::entity_number::EntityNumber;
     use colloquy_model::event::{EventRow, SeenNow};
     use colloquy_model::event_kind::EventKind;
     use colloquy_model::position::Position;
@@ -138,7 +139,7 @@ mod tests {
             position: Position(1),
             tenant,
             number: FeedNumber(1),
-            entity: 1,
+            entity: EntityNumber(1),
             sequence: Sequence(1),
             kind: EventKind::MessageCreated,
             at: Timestamp(0),

@@ -3,6 +3,7 @@
 
 use super::*;
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
@@ -17,7 +18,7 @@ fn event(position: Position, bytes: usize) -> Item {
         position,
         tenant,
         number: FeedNumber(1),
-        entity: 1,
+        entity: EntityNumber(1),
         sequence: Sequence(1),
         kind: EventKind::MessageCreated,
         at: Timestamp(0),

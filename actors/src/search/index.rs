@@ -11,6 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use super::{Entry, Found, Hit, words};
 use crate::store::sqlite::codec::{Columns, column, columns, only, whole};
 use colloquy_model::caller::Tenant;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 
 /// Marks the file as ours: "CoQs".
@@ -174,7 +175,7 @@ pub(super) fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bo
 }
 
 /// Takes a text out. False if there is none.
-pub(super) fn remove(connection: &Connection, number: u64) -> rusqlite::Result<bool> {
+pub(super) fn remove(connection: &Connection, number: EntityNumber) -> rusqlite::Result<bool> {
     let number = key(number);
     let Some(words) = words_of(connection, number)? else {
         return Ok(false);
@@ -291,7 +292,7 @@ pub(super) fn find(
     let hit = |row: &rusqlite::Row<'_>| {
         let row = HitRow::read(row)?;
         Ok(Hit {
-            number: row.rowid,
+            number: EntityNumber(row.rowid),
             rank: row.rank,
         })
     };
@@ -314,6 +315,6 @@ pub(super) fn find(
 }
 
 /// Numbers of identifiers have 60 bits.
-fn key(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn key(number: EntityNumber) -> i64 {
+    i64::try_from(number.0).unwrap_or(i64::MAX)
 }

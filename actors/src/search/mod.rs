@@ -49,6 +49,7 @@ use self::writer::{Shared, Task, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::threads;
@@ -83,7 +84,7 @@ pub struct Behind;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The number of the document's identifier, which names the text in all tenants.
-    pub number: u64,
+    pub number: EntityNumber,
     /// Whose it is: found by nobody else.
     pub tenant: Tenant,
     /// Counts more than the content.
@@ -96,7 +97,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
     /// The number under which the text was put in.
-    pub number: u64,
+    pub number: EntityNumber,
     /// How well: the lower, the better. Comparable within one answer only.
     pub rank: f64,
 }
@@ -113,7 +114,7 @@ pub struct Found {
 impl Found {
     /// The texts of this part, by number.
     #[must_use]
-    pub fn numbers(&self) -> Arc<[u64]> {
+    pub fn numbers(&self) -> Arc<[EntityNumber]> {
         self.hits.iter().map(|hit| hit.number).collect()
     }
 }
@@ -234,7 +235,7 @@ impl Search {
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn remove(&self, position: Position, number: u64) -> Result<(), Closed> {
+    pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
         self.hand_in(position, 0, Task::Remove(number)).await
     }
 

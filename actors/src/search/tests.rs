@@ -77,7 +77,7 @@ impl Desk {
     async fn put_in(&mut self, tenant: Tenant, number: u64, title: &str, content: &str) {
         self.position = self.position.next();
         let entry = Entry {
-            number,
+            number: EntityNumber(number),
             tenant,
             title: title.into(),
             content: content.into(),
@@ -91,14 +91,17 @@ impl Desk {
 
     async fn remove(&mut self, number: u64) {
         self.position = self.position.next();
-        self.search.remove(self.position, number).await.unwrap();
+        self.search
+            .remove(self.position, EntityNumber(number))
+            .await
+            .unwrap();
     }
 
     async fn found_in(&self, tenant: Tenant, query: &str) -> Vec<u64> {
         self.search.wait_for(self.position, SOON).await.unwrap();
         let found = self.search.find(tenant, query, 10_000, 0).await.unwrap();
         assert_eq!(found.total, found.hits.len() as u64);
-        found.hits.iter().map(|hit| hit.number).collect()
+        found.hits.iter().map(|hit| hit.number.0).collect()
     }
 
     async fn found(&self, query: &str) -> Vec<u64> {
@@ -237,7 +240,7 @@ async fn pages_follow_one_another_and_the_total_is_exact() {
     for offset in (0..60).step_by(7) {
         let page = desk.search.find(mine(), "word", 7, offset).await.unwrap();
         assert_eq!(page.total, 50);
-        pages.extend(page.hits.iter().map(|hit| hit.number));
+        pages.extend(page.hits.iter().map(|hit| hit.number.0));
     }
     assert_eq!(pages, whole);
     assert_eq!(desk.found("same").await.len(), 50);
@@ -480,7 +483,12 @@ async fn a_file_that_turns_out_to_be_damaged_while_running_is_deleted_with_the_c
     std::fs::write(desk.path(), bytes).unwrap();
     for number in 1..=2_000 {
         desk.position = desk.position.next();
-        if desk.search.remove(desk.position, number).await.is_err() {
+        if desk
+            .search
+            .remove(desk.position, EntityNumber(number))
+            .await
+            .is_err()
+        {
             break;
         }
     }

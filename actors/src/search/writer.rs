@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{Entry, Pace, index};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
@@ -35,7 +36,7 @@ pub(super) struct Work {
 
 pub(super) enum Task {
     Put(Box<Entry>),
-    Remove(u64),
+    Remove(EntityNumber),
     /// Nothing here: only the position.
     Pass,
 }
@@ -77,7 +78,7 @@ pub(super) struct Writer {
 /// What has gathered: of each text only its last state.
 #[derive(Default)]
 struct Batch {
-    tasks: HashMap<u64, Task>,
+    tasks: HashMap<EntityNumber, Task>,
     bytes: usize,
     /// Bytes of the largest text.
     largest: usize,

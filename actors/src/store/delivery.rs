@@ -8,6 +8,7 @@ use super::stored::StoredRecord;
 use colloquy_model::attempt::Attempt;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, EventId, WebhookId};
 use colloquy_model::page::Paging;
@@ -63,7 +64,7 @@ pub struct LaneKey {
     /// again by hand.
     pub lane: i64,
     /// The number of the event's entity.
-    pub entity: u64,
+    pub entity: EntityNumber,
 }
 
 /// The lane of what happens now.
@@ -90,7 +91,7 @@ pub struct NewDelivery {
     /// The number of the delivery: later ones are larger.
     pub number: i64,
     /// The number of the endpoint's identifier.
-    pub endpoint: u64,
+    pub endpoint: EntityNumber,
     /// The lane in which it waits for those before it.
     pub key: LaneKey,
     /// The position of the event among all commits.
@@ -131,7 +132,7 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp {
     /// The endpoint that is meant.
-    pub endpoint: u64,
+    pub endpoint: EntityNumber,
     /// Deliveries up to this number; those in lanes below 0 all.
     pub up_to: i64,
     /// The endpoint is no more: its deliveries go.
@@ -144,7 +145,7 @@ pub struct Replay {
     /// The lane in which its deliveries wait: a number above 0.
     pub lane: i64,
     /// The endpoint that it goes to.
-    pub endpoint: u64,
+    pub endpoint: EntityNumber,
     /// The entity, or the tenant, whose events are read.
     pub tenant: Tenant,
     /// How far the feed of the account and mode has been read for it.
@@ -177,7 +178,7 @@ pub struct Matched {
     pub position: Position,
     /// Of the event directly behind it, endpoints up to this number are: an event of many takes
     /// several slices.
-    pub within: u64,
+    pub within: EntityNumber,
 }
 
 /// What became of one delivery that the store has.
@@ -193,7 +194,7 @@ pub struct DeliveryChange {
 #[derive(Debug, Clone, Copy)]
 pub struct FailingEndpoint {
     /// The number of the endpoint's identifier.
-    pub endpoint: u64,
+    pub endpoint: EntityNumber,
     /// In Unix milliseconds; none where it fails no more.
     pub since: Option<Timestamp>,
 }
@@ -244,7 +245,7 @@ pub enum Unwritten {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueQuery {
     /// The endpoint that is meant.
-    pub endpoint: u64,
+    pub endpoint: EntityNumber,
     /// Heads of lanes that are due up to this instant.
     pub until: Timestamp,
     /// How many lanes are given at most.
@@ -307,7 +308,7 @@ pub struct DeliveryQuery {
     /// The account and mode that asks: its reads take turns with others'.
     pub tenant: Tenant,
     /// The number of the endpoint's identifier.
-    pub endpoint: u64,
+    pub endpoint: EntityNumber,
     /// Only those in this state.
     pub state: Option<DeliveryState>,
     /// Only those of this kind of event.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{UserId, VersionId};
 use colloquy_model::page::Paging;
@@ -78,7 +79,7 @@ pub struct StoredComment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkUses {
     /// The number of the link's identifier.
-    pub share: u64,
+    pub share: EntityNumber,
     /// How often the link has been used.
     pub uses: u64,
 }
@@ -154,7 +155,7 @@ pub struct DocumentQuery {
     /// Whether those in the bin are wanted, and no others.
     pub deleted: bool,
     /// Only these, by number, in this order: what a search has found.
-    pub among: Option<Arc<[u64]>>,
+    pub among: Option<Arc<[EntityNumber]>>,
     /// By what they are sorted; with `among`, by its order.
     pub sort: DocumentOrder,
     /// The part of the list that is wanted.

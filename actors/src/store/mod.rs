@@ -49,6 +49,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
@@ -209,7 +210,7 @@ pub trait DocumentStore: Send + Sync + 'static {
     fn document(
         &self,
         tenant: Tenant,
-        number: u64,
+        number: EntityNumber,
     ) -> Later<Result<Option<IndexedDocument>, ReadError>>;
 
     /// A version, and the frames from which its content is made, the keyframe first. It is read in
@@ -246,7 +247,7 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// Documents of all accounts, those in the bin too, by number, behind this one.
     fn documents_behind(
         &self,
-        number: u64,
+        number: EntityNumber,
         most: u32,
     ) -> Later<Result<Vec<OwnedDocument>, ReadError>>;
 }
@@ -275,13 +276,15 @@ pub trait DeliveryStore: Send + Sync + 'static {
     /// One delivery of an endpoint, with its log.
     fn delivery(
         &self,
-        endpoint: u64,
+        endpoint: EntityNumber,
         number: i64,
     ) -> Later<Result<Option<StoredDelivery>, ReadError>>;
 
     /// How these endpoints fare, in their order.
-    fn endpoint_totals(&self, endpoints: Vec<u64>)
-    -> Later<Result<Vec<EndpointTotals>, ReadError>>;
+    fn endpoint_totals(
+        &self,
+        endpoints: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<EndpointTotals>, ReadError>>;
 }
 
 /// What is to be done without anybody asking: chores that commits left, and times that have come.

@@ -3,6 +3,7 @@
 
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{KeyId, WebhookId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
@@ -32,7 +33,7 @@ pub trait CommitSink: Send + Sync + 'static {
 
     /// Takes in a customer's new name that some headers did not show when the store was opened,
     /// with the customer's revision that gave it.
-    fn recovered_name(&self, customer: u64, name: &str, revision: Sequence);
+    fn recovered_name(&self, customer: EntityNumber, name: &str, revision: Sequence);
 
     /// The store is open: everything up to this position is in it.
     fn opened(&self, position: Position);
@@ -42,7 +43,7 @@ pub trait CommitSink: Send + Sync + 'static {
 
     /// Every header shows the name that a customer got by this revision: it need not be held on to
     /// for lists any more.
-    fn name_copied(&self, customer: u64, revision: Sequence);
+    fn name_copied(&self, customer: EntityNumber, revision: Sequence);
 
     /// Gives the last uses of keys since this was asked before, to be written down.
     fn key_uses(&self) -> Vec<KeyUse>;
@@ -122,10 +123,10 @@ impl CommitSink for NoSink {
         Ok(())
     }
     fn recovered_endpoint(&self, _: WebhookId, _: Tenant) {}
-    fn recovered_name(&self, _: u64, _: &str, _: Sequence) {}
+    fn recovered_name(&self, _: EntityNumber, _: &str, _: Sequence) {}
     fn opened(&self, _: Position) {}
     fn committed(&self, _: CommittedBatch) {}
-    fn name_copied(&self, _: u64, _: Sequence) {}
+    fn name_copied(&self, _: EntityNumber, _: Sequence) {}
     fn key_uses(&self) -> Vec<KeyUse> {
         Vec::new()
     }

@@ -12,6 +12,7 @@ use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, MessageView, Priority, SenderType, Status,
 };
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
@@ -256,7 +257,7 @@ pub struct TimedCursor {
     /// The time by which the conversation is sorted, as [`Timed::listed_at`] has it.
     pub listed_at: Timestamp,
     /// The number of its identifier, which orders those of one time.
-    pub number: u64,
+    pub number: EntityNumber,
 }
 
 /// A conversation and its time.
@@ -282,7 +283,7 @@ pub enum FeedRow {
         /// Where it stands among everything that was ever committed.
         position: Position,
         /// The number of the endpoint's identifier.
-        number: u64,
+        number: EntityNumber,
         /// The endpoint as it was shown then; none where it was deleted.
         body: Option<Bytes>,
     },

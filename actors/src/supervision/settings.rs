@@ -28,6 +28,7 @@ use super::messages::{
 };
 use super::settings_view::SettingsView;
 use crate::store::{Store, Stored};
+use colloquy_model::entity_number::EntityNumber;
 
 /// How often a change is tried again when another one came first.
 const TRIES_MAX: usize = 3;
@@ -325,7 +326,7 @@ impl Applied {
 
 /// The identifier of the one record.
 fn id() -> SupervisionId {
-    SupervisionId::from_parts(NUMBER, 0)
+    SupervisionId::from_parts(EntityNumber(NUMBER), 0)
 }
 
 fn subject(id: SupervisionId) -> Subject {

@@ -1,6 +1,7 @@
 //! How many attempts each account's endpoints have under way together, and which of them wait for
 //! one of its places. Each endpoint may always have one attempt under way.
 
+use colloquy_model::entity_number::EntityNumber;
 use std::collections::{HashMap, VecDeque};
 
 /// What one account's endpoints have under way.
@@ -8,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 struct Share {
     in_flight: usize,
     /// Endpoints that would send more, whoever has waited longest first.
-    waiting: VecDeque<u64>,
+    waiting: VecDeque<EntityNumber>,
 }
 
 impl Share {
@@ -45,7 +46,7 @@ impl AccountShares {
     }
 
     /// An endpoint would send more: it is told when a place is free.
-    pub(super) fn wait(&mut self, account: u32, endpoint: u64) {
+    pub(super) fn wait(&mut self, account: u32, endpoint: EntityNumber) {
         let share = self.shares.entry(account).or_default();
         if !share.waiting.contains(&endpoint) {
             share.waiting.push_back(endpoint);
@@ -53,7 +54,7 @@ impl AccountShares {
     }
 
     /// An attempt is over: gives the endpoint that has waited longest for its place.
-    pub(super) fn free_place(&mut self, account: u32) -> Option<u64> {
+    pub(super) fn free_place(&mut self, account: u32) -> Option<EntityNumber> {
         let share = self.shares.get_mut(&account)?;
         share.in_flight = share.in_flight.saturating_sub(1);
         let next = share.waiting.pop_front();

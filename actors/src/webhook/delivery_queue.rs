@@ -19,6 +19,7 @@ use crate::store::{
 };
 use colloquy_model::attempt::Attempt;
 use colloquy_model::commit::Commit;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::time::Timestamp;
 
@@ -59,7 +60,7 @@ pub(super) struct InFlightLimits {
 /// An event that is to be delivered to an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Matching<'e> {
-    pub(super) endpoint: u64,
+    pub(super) endpoint: EntityNumber,
     /// The lane: that of what happens now, or a replay's.
     pub(super) lane: i64,
     pub(super) event: &'e Arc<Event>,
@@ -78,12 +79,12 @@ pub(super) struct DueWork {
 /// The queues of all endpoints.
 #[derive(Debug)]
 pub(super) struct DeliveryQueue {
-    endpoints: HashMap<u64, EndpointQueue>,
+    endpoints: HashMap<EntityNumber, EndpointQueue>,
     in_flight_max: usize,
     shares: AccountShares,
     slice: SliceBuilder,
     /// Endpoints that may have something to send or to read.
-    dirty: BTreeSet<u64>,
+    dirty: BTreeSet<EntityNumber>,
     wake_times: WakeTimes,
     event_memory: EventMemory,
 }
@@ -111,7 +112,7 @@ impl DeliveryQueue {
     }
 
     /// One endpoint's queue, while it gets deliveries.
-    pub(super) fn endpoint(&self, endpoint: u64) -> Option<&EndpointQueue> {
+    pub(super) fn endpoint(&self, endpoint: EntityNumber) -> Option<&EndpointQueue> {
         self.endpoints.get(&endpoint)
     }
 
@@ -159,7 +160,7 @@ impl DeliveryQueue {
         self.touch(endpoint);
     }
 
-    fn touch(&mut self, endpoint: u64) {
+    fn touch(&mut self, endpoint: EntityNumber) {
         self.slice.touch(endpoint);
         self.dirty.insert(endpoint);
     }
@@ -180,7 +181,7 @@ impl DeliveryQueue {
     }
 
     /// Nothing that waits for this endpoint is sent any more.
-    pub(super) fn give_up(&mut self, endpoint: u64) {
+    pub(super) fn give_up(&mut self, endpoint: EntityNumber) {
         let slice = self.slice.give_up(endpoint, EndpointFate::Disabled);
         if let Some(queue) = self.endpoints.get_mut(&endpoint) {
             queue.give_up(slice);
@@ -189,7 +190,7 @@ impl DeliveryQueue {
     }
 
     /// An endpoint is no more, and neither are its deliveries.
-    pub(super) fn remove(&mut self, endpoint: u64) {
+    pub(super) fn remove(&mut self, endpoint: EntityNumber) {
         self.slice.give_up(endpoint, EndpointFate::Deleted);
         self.endpoints.remove(&endpoint);
         self.wake_times.set(endpoint, None);
@@ -197,7 +198,7 @@ impl DeliveryQueue {
     }
 
     /// Starts or stops sending to an endpoint.
-    pub(super) fn set_sending(&mut self, endpoint: u64, sending: Sending) {
+    pub(super) fn set_sending(&mut self, endpoint: EntityNumber, sending: Sending) {
         if let Some(queue) = self.endpoints.get_mut(&endpoint) {
             queue.set_sending(sending);
             self.dirty.insert(endpoint);
@@ -205,7 +206,7 @@ impl DeliveryQueue {
     }
 
     /// Lets go of what is held of this entity's events.
-    pub(super) fn forget_events_of(&mut self, entity: u64) {
+    pub(super) fn forget_events_of(&mut self, entity: EntityNumber) {
         for queue in self.endpoints.values_mut() {
             queue.forget_events_of(entity);
         }
@@ -353,7 +354,7 @@ impl DeliveryQueue {
     /// A delivery that waits is to be tried at once.
     pub(super) fn retry_now(
         &mut self,
-        endpoint: u64,
+        endpoint: EntityNumber,
         key: LaneKey,
         number: i64,
         now: Timestamp,
@@ -370,7 +371,7 @@ impl DeliveryQueue {
     }
 
     /// A delivery that has ended is sent again, in a lane of its own.
-    pub(super) fn send_again(&mut self, endpoint: u64, delivery: Waiting, now: Timestamp) {
+    pub(super) fn send_again(&mut self, endpoint: EntityNumber, delivery: Waiting, now: Timestamp) {
         let capacity = self.capacity();
         let Some(queue) = self.endpoints.get_mut(&endpoint) else {
             return;

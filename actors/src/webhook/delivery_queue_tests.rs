@@ -20,7 +20,7 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
 
-const ENDPOINT: u64 = 9;
+const ENDPOINT: EntityNumber = EntityNumber(9);
 const ACCOUNT: u32 = 1;
 const LIMITS: InFlightLimits = InFlightLimits {
     per_endpoint: 4,
@@ -152,7 +152,7 @@ fn stored(waiting: u64) -> StoredQueue {
     }
 }
 
-fn event(position: Position, entity: u64) -> Arc<Event> {
+fn event(position: Position, entity: EntityNumber) -> Arc<Event> {
     let row = EventRow {
         position,
         tenant: Tenant::of(1, Mode::Live),
@@ -241,13 +241,13 @@ impl Life {
             let matching = Matching {
                 endpoint: ENDPOINT,
                 lane: LIVE,
-                event: &event(*position, *entity),
+                event: &event(*position, EntityNumber(*entity)),
                 keep: Keep::InMemory,
             };
             self.queue.push(matching, self.now);
             self.queue.set_matched(Matched {
                 position: *position,
-                within: 0,
+                within: EntityNumber::ZERO,
             });
         }
         self.matched = self.log.last().map_or(Position::ZERO, |last| last.0);
@@ -257,7 +257,7 @@ impl Life {
         let DueWork { attempts, refills } = self.queue.take_due(self.now);
         for attempt in attempts {
             // In order: everything before it of its conversation is delivered or given up.
-            let entity = attempt.key.entity;
+            let EntityNumber(entity) = attempt.key.entity;
             for (position, _) in self
                 .log
                 .iter()
@@ -306,7 +306,7 @@ impl Life {
         };
         if well || verdict == Verdict::Failed {
             self.taken
-                .entry(attempt.key.entity)
+                .entry(attempt.key.entity.0)
                 .or_default()
                 .push(attempt.position);
         }
@@ -434,7 +434,11 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
         for step in [Step::Flush, Step::Written, Step::Refill, Step::Wait(200)] {
             life.take(&step);
         }
-        if life.in_flight.iter().any(|attempt| attempt.key.entity == 7) {
+        if life
+            .in_flight
+            .iter()
+            .any(|attempt| attempt.key.entity == EntityNumber(7))
+        {
             return;
         }
         life.take(&Step::Land(vec![false]));
@@ -443,10 +447,10 @@ fn a_receiver_that_fails_for_some_conversations_gets_the_others_beyond_the_room(
 }
 
 /// So many deliveries of one entity each, to this endpoint.
-fn fill(queue: &mut DeliveryQueue, endpoint: u64, entities: std::ops::Range<u64>) {
+fn fill(queue: &mut DeliveryQueue, endpoint: EntityNumber, entities: std::ops::Range<u64>) {
     for entity in entities {
-        let position = Position(i64::try_from(endpoint * 1_000 + entity).unwrap());
-        let event = event(position, entity);
+        let position = Position(i64::try_from(endpoint.0 * 1_000 + entity).unwrap());
+        let event = event(position, EntityNumber(entity));
         let matching = Matching {
             endpoint,
             lane: LIVE,
@@ -469,14 +473,14 @@ fn endpoints_of_an_account_share_its_places_and_each_has_one() {
     for (account, endpoint) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5)] {
         queue.open(StoredQueue {
             account,
-            endpoint,
+            endpoint: EntityNumber(endpoint),
             ..stored(0)
         });
-        fill(&mut queue, endpoint, 0..10);
+        fill(&mut queue, EntityNumber(endpoint), 0..10);
     }
     let under_way = |queue: &DeliveryQueue| -> Vec<usize> {
         (1..=5)
-            .map(|endpoint| queue.endpoint(endpoint).unwrap().in_flight())
+            .map(|endpoint| queue.endpoint(EntityNumber(endpoint)).unwrap().in_flight())
             .collect()
     };
     let first = queue.take_due(Timestamp(0)).attempts;

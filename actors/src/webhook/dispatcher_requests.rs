@@ -12,6 +12,7 @@ use super::pending_requests::PendingRequest;
 use super::slice_builder::SliceNumbers;
 use crate::store::{DeliveryState, StoredDelivery, Waiting};
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Context, LoadError};
 
@@ -98,7 +99,7 @@ impl Dispatcher {
     /// Has the queue send a delivery now; gives it as it is then.
     fn retried(
         &mut self,
-        endpoint: u64,
+        endpoint: EntityNumber,
         mut found: StoredDelivery,
         now: Timestamp,
     ) -> StoredDelivery {

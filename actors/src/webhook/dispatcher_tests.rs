@@ -31,6 +31,7 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{Commit, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
 use colloquy_model::page::{Order, Paging, Start};
@@ -171,7 +172,7 @@ impl Desk {
             };
             let subject = Subject {
                 kind: Kind::Conversation,
-                number: 5,
+                number: EntityNumber(5),
                 tail: 1,
             };
             let caller = Caller {

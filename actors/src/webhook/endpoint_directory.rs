@@ -9,16 +9,17 @@ use super::restore::restore_endpoint;
 use crate::store::StoredEndpoint;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity_number::EntityNumber;
 
 /// The endpoints as they are now, by number.
 #[derive(Debug, Default)]
 pub(super) struct EndpointDirectory {
-    endpoints: HashMap<u64, Arc<Endpoint>>,
+    endpoints: HashMap<EntityNumber, Arc<Endpoint>>,
 }
 
 impl EndpointDirectory {
     /// The endpoint of this number.
-    pub(super) fn get(&self, number: u64) -> Option<&Arc<Endpoint>> {
+    pub(super) fn get(&self, number: EntityNumber) -> Option<&Arc<Endpoint>> {
         self.endpoints.get(&number)
     }
 
@@ -32,7 +33,7 @@ impl EndpointDirectory {
     }
 
     /// Whether an endpoint is known, and gets events.
-    pub(super) fn is_enabled(&self, number: u64) -> bool {
+    pub(super) fn is_enabled(&self, number: EntityNumber) -> bool {
         self.get(number).is_some_and(|endpoint| endpoint.enabled)
     }
 
@@ -65,7 +66,7 @@ impl EndpointDirectory {
     }
 
     /// Forgets an endpoint that is no more.
-    pub(super) fn remove(&mut self, number: u64) {
+    pub(super) fn remove(&mut self, number: EntityNumber) {
         self.endpoints.remove(&number);
     }
 }

@@ -14,6 +14,7 @@ use super::receiver_health::{ReceiverHealth, Reception};
 use super::store_backlog::{ReadEnd, StoreBacklog};
 use crate::store::{DueLanes, DueQuery, LaneKey};
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -31,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct PendingAttempt {
     /// The number of the account against whose limit it counts.
     pub(super) account: u32,
-    pub(super) endpoint: u64,
+    pub(super) endpoint: EntityNumber,
     /// Which generation of the queue it belongs to: each giving up ends one.
     pub(super) generation: u64,
     pub(super) key: LaneKey,
@@ -55,7 +56,7 @@ pub(super) struct Refill {
 pub(super) struct StoredQueue {
     /// The number of the account whose endpoint it is.
     pub(super) account: u32,
-    pub(super) endpoint: u64,
+    pub(super) endpoint: EntityNumber,
     /// How many deliveries wait in the store.
     pub(super) waiting: u64,
     /// Since when every attempt has failed, in Unix milliseconds; none where the last did not.
@@ -97,7 +98,7 @@ pub(super) enum AttemptStanding {
 #[derive(Debug)]
 pub(super) struct EndpointQueue {
     account: u32,
-    endpoint: u64,
+    endpoint: EntityNumber,
     /// Deliveries that wait, here or in the store alone.
     waiting: u64,
     /// Attempts that are under way, also those of earlier generations.
@@ -358,7 +359,7 @@ impl EndpointQueue {
     }
 
     /// Lets go of what is held of this entity's events, to be read again.
-    pub(super) fn forget_events_of(&mut self, entity: u64) {
+    pub(super) fn forget_events_of(&mut self, entity: EntityNumber) {
         self.lanes.forget_events(|key| key.entity == entity);
     }
 

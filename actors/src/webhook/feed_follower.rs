@@ -12,6 +12,7 @@ use super::restore::restore_endpoint;
 use crate::feed::{Ended, Feed, Interest, Item, Subscription};
 use crate::store::{FeedRow, Matched, ReadError, Store};
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::position::Position;
 
@@ -59,7 +60,10 @@ enum Unmatched {
         version: Arc<Endpoint>,
     },
     /// An endpoint that is no more from this position on.
-    EndpointGone { position: Position, number: u64 },
+    EndpointGone {
+        position: Position,
+        number: EntityNumber,
+    },
     /// Nothing else up to this position.
     Reached(Position),
     /// The end of a page of the store.
@@ -73,21 +77,21 @@ pub(super) enum FeedStep {
     Deliver {
         event: Arc<Event>,
         keep: Keep,
-        endpoints: Vec<u64>,
+        endpoints: Vec<EntityNumber>,
     },
     /// This endpoint gets events from here on, or still does.
     EndpointOpen(Arc<Endpoint>),
     /// The endpoint of this number gets none any more.
-    EndpointShut(u64),
+    EndpointShut(EntityNumber),
     /// The endpoint of this number is no more.
-    EndpointGone(u64),
+    EndpointGone(EntityNumber),
 }
 
 /// The events of which memory may hold more than is left of them.
 #[derive(Debug)]
 pub(super) enum Redacted {
     /// Those of the entities of these numbers.
-    Of(Vec<u64>),
+    Of(Vec<EntityNumber>),
     /// Nobody knows: any of them.
     Unknown,
 }

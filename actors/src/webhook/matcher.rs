@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::store::Matched;
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::position::Position;
 
@@ -16,8 +17,8 @@ use colloquy_model::position::Position;
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
     matched: Matched,
-    endpoints: HashMap<u64, Arc<Endpoint>>,
-    by_tenant: HashMap<Tenant, BTreeSet<u64>>,
+    endpoints: HashMap<EntityNumber, Arc<Endpoint>>,
+    by_tenant: HashMap<Tenant, BTreeSet<EntityNumber>>,
 }
 
 /// What a change of an endpoint means to its deliveries.
@@ -55,7 +56,7 @@ impl Matcher {
         if position > self.matched.position {
             self.matched = Matched {
                 position,
-                within: 0,
+                within: EntityNumber::ZERO,
             };
         }
     }
@@ -72,7 +73,7 @@ impl Matcher {
 
     /// The next endpoints that get this event, at most so many. While there are more, the position
     /// stays before it.
-    pub(super) fn event(&mut self, event: &Event, most: usize) -> Vec<u64> {
+    pub(super) fn event(&mut self, event: &Event, most: usize) -> Vec<EntityNumber> {
         if event.position <= self.matched.position {
             return Vec::new();
         }
@@ -83,12 +84,12 @@ impl Matcher {
             .get(&event.tenant)
             .into_iter()
             .flat_map(|numbers| numbers.range(behind));
-        let gets = |number: &&u64| {
+        let gets = |number: &&EntityNumber| {
             self.endpoints
                 .get(number)
                 .is_some_and(|endpoint| endpoint.enabled && endpoint.wants.admits(event))
         };
-        let found: Vec<u64> = candidates.filter(gets).take(most).copied().collect();
+        let found: Vec<EntityNumber> = candidates.filter(gets).take(most).copied().collect();
         match found.last() {
             Some(last) if found.len() == most => self.matched.within = *last,
             Some(_) | None => self.reached(event.position),
@@ -120,7 +121,7 @@ impl Matcher {
 
     /// An endpoint is no more; false where that is no news. It may have deliveries also where it is
     /// not known here: who begins anew finds no record of it.
-    pub(super) fn gone(&mut self, position: Position, number: u64) -> bool {
+    pub(super) fn gone(&mut self, position: Position, number: EntityNumber) -> bool {
         if position <= self.matched.position {
             return false;
         }
@@ -174,7 +175,7 @@ mod tests {
             position,
             tenant,
             number: FeedNumber(1),
-            entity: 7,
+            entity: EntityNumber(7),
             sequence: Sequence(1),
             kind,
             at: Timestamp(1_000),
@@ -191,14 +192,14 @@ mod tests {
         let id = WebhookId::new(Timestamp(1));
         let mut matcher = Matcher::new(Matched {
             position: Position(10),
-            within: 0,
+            within: EntityNumber::ZERO,
         });
         let most = usize::MAX;
         let (created, other) = (EventKind::MessageCreated, Tenant::of(1, Mode::Test));
         let message = |position| event(Position(position), created, tenant());
         assert_eq!(
             matcher.event(&message(11), most),
-            [0; 0],
+            [],
             "it does not exist yet"
         );
         assert_eq!(
@@ -208,12 +209,12 @@ mod tests {
         assert_eq!(matcher.event(&message(13), most), [id.number()]);
         assert_eq!(
             matcher.event(&message(13), most),
-            [0; 0],
+            [],
             "no event is matched twice"
         );
         assert_eq!(
             matcher.event(&event(Position(14), created, other), most),
-            [0; 0]
+            []
         );
         assert_eq!(
             matcher.endpoint(
@@ -224,14 +225,14 @@ mod tests {
         );
         assert_eq!(
             matcher.event(&message(16), most),
-            [0; 0],
+            [],
             "as its filter stands now"
         );
         assert_eq!(
             matcher.endpoint(Position(17), endpoint(id, false, &[])),
             Moved::Shut
         );
-        assert_eq!(matcher.event(&message(18), most), [0; 0]);
+        assert_eq!(matcher.event(&message(18), most), []);
         assert_eq!(
             matcher.endpoint(Position(17), endpoint(id, true, &[])),
             Moved::No,
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn an_event_of_many_endpoints_is_matched_a_few_at_a_time_also_by_whoever_goes_on_from_there() {
         let ids: Vec<WebhookId> = (1..=7).map(|_| WebhookId::new(Timestamp(1))).collect();
-        let mut all: Vec<u64> = ids.iter().map(|id| id.number()).collect();
+        let mut all: Vec<EntityNumber> = ids.iter().map(|id| id.number()).collect();
         all.sort_unstable();
         let fresh = |matched: Matched| {
             let mut matcher = Matcher::new(matched);

@@ -12,6 +12,7 @@ use super::messages::{DeliveryError, ReplayRequest};
 use crate::store::{EventLog, EventPage, EventQuery, OpenReplay, ReadError, Replay, ReplayChange};
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
@@ -94,7 +95,7 @@ pub(super) struct ReplayPage {
 #[derive(Debug)]
 pub(super) struct ReplayStep {
     /// The endpoint that gets these events, in this lane.
-    pub(super) endpoint: u64,
+    pub(super) endpoint: EntityNumber,
     pub(super) lane: i64,
     pub(super) events: Vec<Arc<Event>>,
     pub(super) changes: Vec<ReplayChange>,
@@ -162,7 +163,7 @@ impl Replays {
     }
 
     /// How many of an endpoint's are under way.
-    fn of(&self, endpoint: u64) -> usize {
+    fn of(&self, endpoint: EntityNumber) -> usize {
         self.jobs
             .values()
             .filter(|job| job.replay.endpoint == endpoint)
@@ -298,7 +299,7 @@ impl Replays {
     }
 
     /// The endpoint gets nothing more.
-    pub(super) fn give_up(&mut self, endpoint: u64) {
+    pub(super) fn give_up(&mut self, endpoint: EntityNumber) {
         self.jobs.retain(|_, job| job.replay.endpoint != endpoint);
     }
 }

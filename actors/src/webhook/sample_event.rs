@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use colloquy_model::caller::Tenant;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
@@ -38,7 +39,7 @@ pub(super) fn sample(kind: EventKind, tenant: Tenant, now: Timestamp) -> Event {
         position: Position(position),
         tenant,
         number: FeedNumber(1),
-        entity: 1,
+        entity: EntityNumber(1),
         sequence: Sequence(1),
         kind,
         at: now,

@@ -9,6 +9,7 @@ use crate::store::{
     Matched, NewDelivery, ReplayChange,
 };
 use colloquy_model::commit::Commit;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::time::Timestamp;
 
@@ -17,7 +18,7 @@ use colloquy_model::time::Timestamp;
 pub(super) struct SliceInFlight {
     pub(super) number: u64,
     /// The endpoints that it is about.
-    pub(super) endpoints: HashSet<u64>,
+    pub(super) endpoints: HashSet<EntityNumber>,
     /// The deliveries that it is about.
     deliveries: HashSet<i64>,
 }
@@ -45,10 +46,10 @@ pub(super) enum OutcomeAt {
 pub(super) struct SliceBuilder {
     slice: Box<DeliverySlice>,
     /// Since when endpoints only fail, where that has changed.
-    failing: BTreeMap<u64, Option<Timestamp>>,
+    failing: BTreeMap<EntityNumber, Option<Timestamp>>,
     number: u64,
     /// Endpoints that the slice is about.
-    endpoints: HashSet<u64>,
+    endpoints: HashSet<EntityNumber>,
     in_flight: Option<SliceInFlight>,
     next_delivery: i64,
     /// When the last delivery was made, in Unix milliseconds.
@@ -72,7 +73,7 @@ impl SliceBuilder {
     /// A new delivery of this event; gives its number.
     pub(super) fn add(
         &mut self,
-        endpoint: u64,
+        endpoint: EntityNumber,
         key: LaneKey,
         event: &Arc<Event>,
         now: Timestamp,
@@ -118,7 +119,7 @@ impl SliceBuilder {
 
     /// An endpoint is given up with all deliveries so far; gives the number of the slice that says
     /// so.
-    pub(super) fn give_up(&mut self, endpoint: u64, gone: EndpointFate) -> u64 {
+    pub(super) fn give_up(&mut self, endpoint: EntityNumber, gone: EndpointFate) -> u64 {
         for new in self
             .slice
             .new
@@ -139,7 +140,7 @@ impl SliceBuilder {
     }
 
     /// Since when an endpoint only fails; none where it does no more.
-    pub(super) fn set_failing(&mut self, endpoint: u64, since: Option<Timestamp>) {
+    pub(super) fn set_failing(&mut self, endpoint: EntityNumber, since: Option<Timestamp>) {
         self.failing.insert(endpoint, since);
     }
 
@@ -159,12 +160,12 @@ impl SliceBuilder {
     }
 
     /// The slice is about this endpoint, too: its queue is told when it is written.
-    pub(super) fn touch(&mut self, endpoint: u64) {
+    pub(super) fn touch(&mut self, endpoint: EntityNumber) {
         self.endpoints.insert(endpoint);
     }
 
     /// The endpoints that the slice is about.
-    pub(super) fn endpoints(&self) -> impl Iterator<Item = &u64> {
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &EntityNumber> {
         self.endpoints.iter()
     }
 

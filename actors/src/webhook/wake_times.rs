@@ -2,20 +2,21 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::time::Timestamp;
 
 /// When one endpoint's queue has to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct WakeTime {
     at: Timestamp,
-    endpoint: u64,
+    endpoint: EntityNumber,
 }
 
 /// The instants of all endpoints.
 #[derive(Debug, Default)]
 pub(super) struct WakeTimes {
     by_time: BTreeSet<WakeTime>,
-    by_endpoint: HashMap<u64, Timestamp>,
+    by_endpoint: HashMap<EntityNumber, Timestamp>,
 }
 
 impl WakeTimes {
@@ -25,7 +26,7 @@ impl WakeTimes {
     }
 
     /// Sets an endpoint's instant in place of the one before; none: it need not be looked at.
-    pub(super) fn set(&mut self, endpoint: u64, at: Option<Timestamp>) {
+    pub(super) fn set(&mut self, endpoint: EntityNumber, at: Option<Timestamp>) {
         let before = match at {
             Some(at) => self.by_endpoint.insert(endpoint, at),
             None => self.by_endpoint.remove(&endpoint),
@@ -37,7 +38,7 @@ impl WakeTimes {
     }
 
     /// Takes out the next endpoint whose instant has come.
-    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<u64> {
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<EntityNumber> {
         let due = self
             .by_time
             .first()

@@ -199,6 +199,7 @@ mod tests {
     use colloquy_model::event_kind::EventKind;
 
     use super::*;
+    use colloquy_model::entity_number::EntityNumber;
     use colloquy_model::position::Position;
     use colloquy_model::sequence::Sequence;
     use colloquy_model::stream::FeedNumber;
@@ -210,7 +211,7 @@ mod tests {
             position: Position(7),
             tenant: Tenant::of(1, Mode::Live),
             number: FeedNumber(5),
-            entity: 9,
+            entity: EntityNumber(9),
             sequence: Sequence(3),
             kind: EventKind::MessageCreated,
             at: Timestamp(1_000),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use colloquy_actors::feed::{Cursor, EventReader, ReadEnd};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::id::ConversationId;
 use colloquy_model::sequence::Sequence;
@@ -38,13 +39,13 @@ pub(super) struct Delivery {
     pub(super) cursor: Option<Cursor>,
 }
 
-type Read = (u64, u64, Result<Arc<Event>, ReadEnd>);
+type Read = (EntityNumber, u64, Result<Arc<Event>, ReadEnd>);
 
 /// All of one socket's, by the number of the conversation.
 #[derive(Default)]
 pub(super) struct Subscriptions {
     account: Option<Account>,
-    conversations: HashMap<u64, Conversation>,
+    conversations: HashMap<EntityNumber, Conversation>,
     readers: SelectAll<LocalBoxStream<'static, Read>>,
     last_reader: u64,
 }

@@ -19,6 +19,7 @@ use crate::conversation::rules::ConversationRequest;
 use crate::idempotency::{Keys, Looked};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::MessageId;
 use colloquy_model::idempotency::key_hash;
 use colloquy_runtime::Decision;
@@ -72,7 +73,9 @@ fn finds_nothing<R: ConversationRequest>(play: &Play, request: R) {
 fn a_decision_is_made_of_nothing_but_what_is_handed_in() {
     let play = Play::new();
     let ids = NewIds {
-        message: |at, sequence| MessageId::from_parts(at.0.unsigned_abs(), sequence.0),
+        message: |at, sequence| {
+            MessageId::from_parts(EntityNumber(at.0.unsigned_abs()), sequence.0)
+        },
     };
     let rows = || {
         let meta = CommandMeta::new(play.caller.clone());

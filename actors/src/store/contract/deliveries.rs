@@ -13,13 +13,14 @@ use crate::store::{
     StoredPage, Written,
 };
 use colloquy_model::attempt::Attempt;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::position::Position;
 use colloquy_model::stream::StreamOffset;
 use colloquy_model::time::Timestamp;
 
-const ENDPOINT: u64 = 77;
+const ENDPOINT: EntityNumber = EntityNumber(77);
 
 fn attempt(answer: &str) -> Attempt {
     let (answer, error) = (
@@ -44,7 +45,7 @@ fn fate(state: DeliveryState, attempts: u32, due: Timestamp) -> Fate {
     }
 }
 
-fn new(number: i64, entity: u64, kind: EventKind, fate: Fate) -> NewDelivery {
+fn new(number: i64, entity: EntityNumber, kind: EventKind, fate: Fate) -> NewDelivery {
     let key = LaneKey { lane: LIVE, entity };
     NewDelivery {
         number,
@@ -71,7 +72,7 @@ fn waiting<B: Bench>(house: &House<B>, count: i64) {
         let entity = u64::try_from(number % 3).unwrap();
         new(
             number,
-            entity,
+            EntityNumber(entity),
             EventKind::MessageCreated,
             fate(DeliveryState::Pending, 0, Timestamp(10)),
         )
@@ -174,8 +175,8 @@ fn three_lanes<B: Bench>() -> House<B> {
         DeliverySlice {
             changes,
             new: vec![
-                new(8, 1, EventKind::ConversationClosed, delivered),
-                new(9, 2, EventKind::MessageCreated, pending),
+                new(8, EntityNumber(1), EventKind::ConversationClosed, delivered),
+                new(9, EntityNumber(2), EventKind::MessageCreated, pending),
             ],
             ..DeliverySlice::default()
         },
@@ -245,15 +246,12 @@ pub(in crate::store) fn deliveries_are_listed_newest_first_with_exact_totals<B: 
     );
     let pending = list(&house, Some(DeliveryState::Pending), Start::Offset(3));
     assert_eq!((shown(&pending), pending.total), (vec![3, 1], 5));
-    assert_eq!(
-        shown(&list(
-            &house,
-            Some(DeliveryState::Delivered),
-            Start::Offset(0)
-        )),
-        [5, 2]
-    );
-    let stranger = Start::After(Cursor { number: 1, tail: 3 });
+    let delivered = list(&house, Some(DeliveryState::Delivered), Start::Offset(0));
+    assert_eq!(shown(&delivered), [5, 2]);
+    let stranger = Start::After(Cursor {
+        number: EntityNumber(1),
+        tail: 3,
+    });
     let paging = Paging {
         limit: 3,
         start: stranger,
@@ -282,7 +280,12 @@ fn given_up<B: Bench>() -> House<B> {
     let pending = fate(DeliveryState::Pending, 0, Timestamp(10));
     let slice = DeliverySlice {
         given_up,
-        new: vec![new(501, 1, EventKind::MessageCreated, pending)],
+        new: vec![new(
+            501,
+            EntityNumber(1),
+            EventKind::MessageCreated,
+            pending,
+        )],
         ..DeliverySlice::default()
     };
     assert!(write(&house, slice).left);
@@ -388,7 +391,7 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
     };
     let delivery = NewDelivery {
         position,
-        ..new(1, 5, EventKind::MessageCreated, pending)
+        ..new(1, EntityNumber(5), EventKind::MessageCreated, pending)
     };
     write(
         &house,
@@ -449,7 +452,7 @@ pub(in crate::store) fn whoever_delivers_finds_after_a_crash_what_it_had_written
     ];
     let matched = Matched {
         position: Position(33),
-        within: 7,
+        within: EntityNumber(7),
     };
     write(
         &house,
@@ -491,7 +494,7 @@ pub(in crate::store) fn whoever_begins_anew_reads_behind_what_was_handed_in<B: B
     for number in 1..=100 {
         let pending = new(
             number,
-            1,
+            EntityNumber(1),
             EventKind::MessageCreated,
             fate(DeliveryState::Pending, 0, Timestamp(10)),
         );

@@ -25,6 +25,7 @@ use colloquy_model::document::{
     CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
 };
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
 use colloquy_model::page::{Cursor, Order, Paging, Start};
@@ -173,7 +174,10 @@ fn comment(number: u64, body: Option<&str>) -> CommentChange {
 }
 
 fn reader(user: u64, role: i64) -> DocumentReader {
-    DocumentReader { user, role }
+    DocumentReader {
+        user: EntityNumber(user),
+        role,
+    }
 }
 
 /// A document of [`live`].
@@ -276,8 +280,8 @@ impl<B: Bench> FourDocuments<B> {
         let user = UserId::new(Timestamp(1));
         let readers = [
             vec![],
-            vec![reader(user.number(), 0)],
-            vec![reader(0, 0), reader(user.number(), 2)],
+            vec![reader(user.number().0, 0)],
+            vec![reader(0, 0), reader(user.number().0, 2)],
             vec![reader(0, 1)],
         ];
         for ((id, title), readers) in ids.iter().zip(["d", "C", "b", "a"]).zip(readers) {
@@ -345,7 +349,8 @@ pub(in crate::store) fn a_list_of_documents_is_by_title_or_among_some_where_it_i
         ..all()
     };
     assert_eq!(four.list(by_title).0, "abCd");
-    let some: Arc<[u64]> = Arc::from([four.ids[0].number(), four.ids[3].number(), 7]);
+    let some: Arc<[EntityNumber]> =
+        Arc::from([four.ids[0].number(), four.ids[3].number(), EntityNumber(7)]);
     let among = DocumentQuery {
         among: Some(some),
         ..all()

@@ -24,6 +24,7 @@ use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, Priority, Seen, SenderType, Status,
 };
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
@@ -39,7 +40,7 @@ use colloquy_runtime::Incarnation;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
     tenant: Tenant,
-    entity: u64,
+    entity: EntityNumber,
     seq: u64,
     number: u64,
     kind: EventKind,

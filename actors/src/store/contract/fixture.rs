@@ -30,6 +30,7 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::ConstraintViolation;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
 use colloquy_model::idempotency::{Reservation, key_hash};
 use colloquy_model::page::{Order, Paging, Start};
@@ -189,7 +190,7 @@ impl<B: Bench> House<B> {
         let settle = Box::new(move |_| settled.send(()).unwrap());
         let nobody = Subject {
             kind: colloquy_model::entity::Kind::User,
-            number: 1,
+            number: EntityNumber(1),
             tail: 1,
         };
         self.store.barrier(nobody, Incarnation::next(), settle);

@@ -356,7 +356,7 @@ impl<B: Bench> Model<B> {
         let page = wait(self.house.store().conversations(query)).unwrap();
         let ids: Vec<_> = wanted
             .iter()
-            .map(|talk| (talk.acting.id.number(), talk.shown(self)))
+            .map(|talk| (talk.acting.id.number().0, talk.shown(self)))
             .collect();
         let shown = |header: &crate::store::ConversationHeader| {
             let at = (
@@ -365,11 +365,11 @@ impl<B: Bench> Model<B> {
                 header.last_message_at.is_some(),
             );
             (
-                header.id.number(),
+                header.id.number().0,
                 (at, self.house.name_of(header).to_string()),
             )
         };
-        same(page, &ids, paging, |at| at.number, shown)
+        same(page, &ids, paging, |at| at.number.0, shown)
     }
 
     fn compare_transcript(&self, question: &Question) -> Result<(), TestCaseError> {
@@ -426,7 +426,7 @@ impl<B: Bench> Model<B> {
         let tenant = if question.live { live() } else { test() };
         let of_scope = self.customers.iter().filter(|(of, _, _)| *of == tenant);
         let mut wanted: Vec<(u64, String)> = of_scope
-            .map(|(_, id, name)| (id.number(), name.clone()))
+            .map(|(_, id, name)| (id.number().0, name.clone()))
             .collect();
         if question.descending {
             wanted.reverse();
@@ -450,8 +450,8 @@ impl<B: Bench> Model<B> {
             page,
             &wanted,
             paging,
-            |at| at.number,
-            |record| (record.subject.number, record.name.to_string()),
+            |at| at.number.0,
+            |record| (record.subject.number.0, record.name.to_string()),
         )
     }
 }

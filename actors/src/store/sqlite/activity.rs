@@ -6,6 +6,7 @@ use super::codec::{Columns, columns, int};
 use super::identifiers;
 use super::row_page::{RowPage, Scan, Where};
 use crate::store::{ActivityQuery, ActivityRow, StoredPage};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{KeyId, UserId};
 use colloquy_model::position::Position;
@@ -21,7 +22,7 @@ pub(super) fn page(
 ) -> rusqlite::Result<Result<StoredPage<ActivityRow>, &'static str>> {
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = Where::default();
-    filter.and("entity = ?", int(query.document.number));
+    filter.and("entity = ?", int(query.document.number.0));
     filter.conditions.push("seq IS NOT NULL".to_owned());
     if let Some(action) = query.action {
         filter.and("happened = ?", action as i64);
@@ -31,7 +32,7 @@ pub(super) fn page(
         if !identifiers::is_actor(connection, query.document, actor)? {
             return Ok(Err("actor"));
         }
-        let actor = filter.value(int(actor.number));
+        let actor = filter.value(int(actor.number.0));
         filter
             .conditions
             .push(format!("coalesce(by_user, by_key) = {actor}"));
@@ -78,8 +79,8 @@ columns! {
         pos: Position,
         happened: EventKind,
         at: Timestamp,
-        by_user: Option<u64>,
-        by_key: Option<u64>,
+        by_user: Option<EntityNumber>,
+        by_key: Option<EntityNumber>,
         by_tail: Option<u64> = "coalesce((SELECT tail FROM records WHERE n = coalesce(by_user, by_key)),
             (SELECT tail FROM departed WHERE n = by_user))",
         payload: Option<Vec<u8>>,

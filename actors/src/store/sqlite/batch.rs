@@ -15,6 +15,7 @@ use crate::store::{DeliverySlice, FirstRow, Written};
 use colloquy_model::commit::{Commit, ConstraintViolation, Effect, NewRow};
 use colloquy_model::conversation::SenderType;
 use colloquy_model::entity::Kind;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::CustomerId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -121,7 +122,7 @@ pub(super) struct Batch<'c> {
     connection: &'c Connection,
     counts: &'c mut Counts,
     /// Entities' last sequences, as of this transaction.
-    sequences: &'c mut HashMap<u64, Sequence>,
+    sequences: &'c mut HashMap<EntityNumber, Sequence>,
     counters: CounterMoves,
     /// Bytes of redacted texts that it still has room to erase.
     erase_room: usize,
@@ -150,7 +151,7 @@ impl<'c> Batch<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         counts: &'c mut Counts,
-        sequences: &'c mut HashMap<u64, Sequence>,
+        sequences: &'c mut HashMap<EntityNumber, Sequence>,
     ) -> Self {
         Batch {
             connection,
@@ -208,14 +209,14 @@ impl<'c> Batch<'c> {
         self.counters.write(self.connection)
     }
 
-    fn last_sequence(&mut self, entity: u64) -> rusqlite::Result<Sequence> {
+    fn last_sequence(&mut self, entity: EntityNumber) -> rusqlite::Result<Sequence> {
         if let Some(known) = self.sequences.get(&entity) {
             return Ok(*known);
         }
         let last: Option<Sequence> = self
             .connection
             .prepare_cached("SELECT max(seq) FROM rows WHERE entity = ?1")?
-            .query_row([int(entity)], only)?;
+            .query_row([int(entity.0)], only)?;
         let last = last.unwrap_or_default();
         self.sequences.insert(entity, last);
         Ok(last)
@@ -245,7 +246,7 @@ impl<'c> Batch<'c> {
         let pos = self.next_pos();
         let number = self.next_number(commit);
         let sequence = commit.expected.plus(index + 1);
-        let entity = int(commit.subject.number);
+        let entity = int(commit.subject.number.0);
         let edit: Option<i64> = match row.edits {
             Some(original) => self.repoint(entity, original, pos)?,
             None => None,
@@ -272,11 +273,11 @@ impl<'c> Batch<'c> {
             last_message_at: optional_millis(row.counts.last_message_at),
             channel: seen.map(|seen| seen.channel.code()),
             priority: seen.map(|seen| seen.priority.code()),
-            assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number())),
+            assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number().0)),
             sender: seen.and_then(|seen| seen.sender).map(SenderType::code),
             edit: edit,
-            by_key: commit.actor.key.map(|key| int(key.number())),
-            by_user: commit.actor.user.map(|user| int(user.number())),
+            by_key: commit.actor.key.map(|key| int(key.number().0)),
+            by_user: commit.actor.user.map(|user| int(user.number().0)),
             by_address: address,
             by_request: &*commit.actor.request_id,
             salt: digest.map(|digest| digest.salt),
@@ -314,7 +315,7 @@ impl<'c> Batch<'c> {
         let kept = commit.answer.as_ref();
         insert!(self.connection, "INSERT INTO rows", {
             pos: pos.0,
-            entity: int(commit.subject.number),
+            entity: int(commit.subject.number.0),
             happened: NO_EVENT,
             scope: commit.tenant.number(),
             at: commit.at.0,
@@ -356,7 +357,7 @@ impl<'c> Batch<'c> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)",
             )?
-            .execute(params![int(customer.number()), name, int(revision.0)])?;
+            .execute(params![int(customer.number().0), name, int(revision.0)])?;
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use super::file::{OpenError, connect, lock};
 use super::slices::{self, EntryRow, Slice, Totals};
 use crate::store::DeliveryState;
 use colloquy_model::conversation::Status;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
 
@@ -274,7 +275,7 @@ impl Chain<'_> {
     /// last.
     fn walk(&mut self, latest: u64) -> rusqlite::Result<u64> {
         let mut next: Option<(u64, Totals)> = None;
-        let mut shares: HashMap<u64, u64> = HashMap::new();
+        let mut shares: HashMap<EntityNumber, u64> = HashMap::new();
         let mut listed = 0;
         while let Some(slice) = slices::oldest(
             self.connection,
@@ -334,13 +335,13 @@ impl Chain<'_> {
     fn count_shares(
         &mut self,
         slice: &Slice,
-        shares: &mut HashMap<u64, u64>,
+        shares: &mut HashMap<EntityNumber, u64>,
     ) -> rusqlite::Result<i64> {
-        let mut here: HashMap<u64, u64> = HashMap::new();
+        let mut here: HashMap<EntityNumber, u64> = HashMap::new();
         slice
             .entries
             .iter()
-            .filter(|entry| entry.assignee != 0)
+            .filter(|entry| entry.assignee != EntityNumber::ZERO)
             .for_each(|entry| *here.entry(entry.assignee).or_default() += 1);
         let mut listed = 0;
         for (assignee, here) in here {

@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use super::codec::{Columns, columns, insert, int};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Chore;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::UserId;
 
 /// The code of the one kind of chore that there is: to take conversations from a user.
@@ -14,7 +15,7 @@ columns! {
     /// A chore that is left to be done, of the kind by which it was found.
     struct ChoreRow {
         scope: Tenant,
-        n: u64,
+        n: EntityNumber,
         tail: u64,
     }
 }
@@ -25,7 +26,7 @@ pub(super) fn note(connection: &Connection, chore: Chore) -> rusqlite::Result<()
     insert!(connection, "INSERT OR REPLACE INTO chores", {
         scope: tenant.number(),
         kind: UNASSIGN,
-        n: int(user.number()),
+        n: int(user.number().0),
         tail: int(user.tail()),
     })?;
     Ok(())
@@ -50,6 +51,6 @@ pub(super) fn done(connection: &Connection, chore: Chore) -> rusqlite::Result<()
     let Chore::Unassign(tenant, user) = chore;
     connection
         .prepare_cached("DELETE FROM chores WHERE scope = ?1 AND kind = ?2 AND n = ?3")?
-        .execute([tenant.number(), UNASSIGN, int(user.number())])?;
+        .execute([tenant.number(), UNASSIGN, int(user.number().0)])?;
     Ok(())
 }

@@ -20,6 +20,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, ConversationState, MessageCounts, Priority, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, Id, Prefix};
 use colloquy_model::position::Position;
@@ -92,6 +93,12 @@ impl Column<'_> for usize {
 impl Column<'_> for Position {
     fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_i64().map(Position)
+    }
+}
+
+impl Column<'_> for EntityNumber {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u64::from_value(value).map(EntityNumber)
     }
 }
 
@@ -285,7 +292,7 @@ pub(super) fn uint(value: i64) -> u64 {
 /// An identifier of which the columns hold both halves, or neither; `place` names them where one is
 /// missing.
 pub(super) fn optional_id<K: Prefix>(
-    number: Option<u64>,
+    number: Option<EntityNumber>,
     tail: Option<u64>,
     place: &'static str,
 ) -> rusqlite::Result<Option<Id<K>>> {
@@ -338,12 +345,12 @@ pub(super) fn unreadable(error: &rusqlite::Error) -> Option<Unreadable> {
 columns! {
     /// A conversation's header without its counts.
     pub(super) struct StateRow {
-        customer: u64,
+        customer: EntityNumber,
         customer_tail: u64,
         status: Status,
         channel: Channel,
         priority: Priority,
-        assignee: Option<u64>,
+        assignee: Option<EntityNumber>,
         assignee_tail: Option<u64>,
         metadata: Box<str>,
         closed_at: Option<Timestamp>,
@@ -374,7 +381,7 @@ columns! {
     /// What lists show of a conversation beside its [`StateRow`].
     pub(super) struct ListedRow {
         customer_name: Box<str>,
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         seq: Sequence,
         messages: u64,
@@ -439,7 +446,7 @@ impl From<CountsRow> for MessageCounts {
 columns! {
     /// An account, key, user, customer or webhook endpoint without its kind, by which it was found.
     pub(super) struct RecordRow {
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         scope: Tenant,
         seq: Sequence,

@@ -53,21 +53,21 @@ fn judge(
             let mut found = connection.prepare_cached(
                 "SELECT 1 FROM documents WHERE n = ?1 AND tail = ?2 AND scope = ?3",
             )?;
-            let found = found.exists([int(id.number()), int(id.tail()), tenant.number()])?;
+            let found = found.exists([int(id.number().0), int(id.tail()), tenant.number()])?;
             (!found).then_some(ConstraintViolation::NoDocument)
         }
         Condition::NoConversations(id) => {
             let mut owned = connection
                 .prepare_cached("SELECT 1 FROM conversations WHERE customer = ?1 LIMIT 1")?;
             owned
-                .exists([int(id.number())])?
+                .exists([int(id.number().0)])?
                 .then_some(ConstraintViolation::HasConversations)
         }
         Condition::NoDocuments(id) => {
             let mut owned =
                 connection.prepare_cached("SELECT 1 FROM documents WHERE owner = ?1 LIMIT 1")?;
             owned
-                .exists([int(id.number())])?
+                .exists([int(id.number().0)])?
                 .then_some(ConstraintViolation::HasDocuments)
         }
         Condition::FewerThan(kind, most) => {
@@ -90,7 +90,7 @@ fn record_exists(
         "SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4",
     )?;
     let Subject { kind, number, tail } = subject;
-    query.exists([int(number), int(tail), kind as i64, tenant.number()])
+    query.exists([int(number.0), int(tail), kind as i64, tenant.number()])
 }
 
 /// The first name of a record that is another one's, where only one may have it.
@@ -107,7 +107,7 @@ fn taken(
             commit.tenant.number(),
             *field as i64,
             value,
-            int(commit.subject.number)
+            int(commit.subject.number.0)
         ])? {
             return Ok(Some(*field));
         }

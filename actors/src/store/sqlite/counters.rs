@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::codec::{insert, int};
 use crate::store::DeliveryState;
+use colloquy_model::entity_number::EntityNumber;
 
 /// Which field a counter counts by. The values are SQLite's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,9 +37,9 @@ pub(super) struct Counter {
 
 impl Counter {
     /// Counts deliveries of an endpoint, by the code of the kind of event and where they stand.
-    pub(super) fn of_delivery(endpoint: u64, kind: i64, state: DeliveryState) -> Self {
+    pub(super) fn of_delivery(endpoint: EntityNumber, kind: i64, state: DeliveryState) -> Self {
         Counter {
-            scope: int(endpoint),
+            scope: int(endpoint.0),
             field: Counted::Deliveries,
             value: kind,
             status: state as i64,

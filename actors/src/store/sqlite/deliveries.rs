@@ -17,6 +17,7 @@ use crate::store::{
 };
 use colloquy_model::attempt::Attempt;
 use colloquy_model::damage::Unreadable;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -66,7 +67,7 @@ pub(super) fn apply(
     }
     if let Some(matched) = slice.matched {
         pen.mark("matched", matched.position.0)?;
-        pen.mark("matched_within", int(matched.within))?;
+        pen.mark("matched_within", int(matched.within.0))?;
     }
     let left = tidying.run(connection, slice.keep_from, &mut pen.counters)?;
     pen.counters.write(connection)?;
@@ -77,7 +78,7 @@ pub(super) fn apply(
 struct Pen<'c> {
     connection: &'c Connection,
     counters: CounterMoves,
-    given_up: HashMap<u64, i64>,
+    given_up: HashMap<EntityNumber, i64>,
     now: Timestamp,
     care: Care,
 }
@@ -85,9 +86,9 @@ struct Pen<'c> {
 columns! {
     /// A delivery's row, as a change reads it.
     struct DeliveryRow<'r> {
-        endpoint: u64,
+        endpoint: EntityNumber,
         lane: i64,
-        entity: u64,
+        entity: EntityNumber,
         happened: i64,
         pos: Position,
         state: i64,
@@ -98,7 +99,7 @@ columns! {
 /// What a change has to know of a row.
 struct Found {
     number: i64,
-    endpoint: u64,
+    endpoint: EntityNumber,
     key: LaneKey,
     happened: i64,
     position: Position,
@@ -134,7 +135,7 @@ impl Pen<'_> {
         }
     }
 
-    fn count_one(&mut self, endpoint: u64, kind: i64, state: DeliveryState, delta: i64) {
+    fn count_one(&mut self, endpoint: EntityNumber, kind: i64, state: DeliveryState, delta: i64) {
         let counter = Counter::of_delivery(endpoint, kind, state);
         self.counters.add(counter, delta);
     }
@@ -148,14 +149,14 @@ impl Pen<'_> {
         Ok(())
     }
 
-    fn given_up(&mut self, endpoint: u64) -> rusqlite::Result<i64> {
+    fn given_up(&mut self, endpoint: EntityNumber) -> rusqlite::Result<i64> {
         if let Some(known) = self.given_up.get(&endpoint) {
             return Ok(*known);
         }
         let found = self
             .connection
             .prepare_cached("SELECT given_up FROM endpoints WHERE n = ?1")?
-            .query_row([int(endpoint)], only)
+            .query_row([int(endpoint.0)], only)
             .optional()?
             .unwrap_or(0);
         self.given_up.insert(endpoint, found);
@@ -269,7 +270,7 @@ impl Pen<'_> {
     }
 
     /// The next of a lane may be tried.
-    fn hand_over(&mut self, endpoint: u64, key: LaneKey) -> rusqlite::Result<()> {
+    fn hand_over(&mut self, endpoint: EntityNumber, key: LaneKey) -> rusqlite::Result<()> {
         if key.lane < 0 {
             return Ok(());
         }
@@ -280,9 +281,9 @@ impl Pen<'_> {
                  WHERE {PENDING} AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4)"
             ))?
             .execute(params![
-                int(endpoint),
+                int(endpoint.0),
                 key.lane,
-                int(key.entity),
+                int(key.entity.0),
                 given_up,
                 self.now.0
             ])?;
@@ -308,10 +309,10 @@ impl Pen<'_> {
         };
         insert!(self.connection, "INSERT INTO deliveries", {
             d: number,
-            endpoint: int(*endpoint),
+            endpoint: int(endpoint.0),
             lane: key.lane,
             pos: position.0,
-            entity: int(key.entity),
+            entity: int(key.entity.0),
             happened: *kind as i64,
             at: at.0,
             state: fate.state as i64,
@@ -323,13 +324,13 @@ impl Pen<'_> {
         Ok(())
     }
 
-    fn anything_waits(&mut self, endpoint: u64, key: LaneKey) -> rusqlite::Result<bool> {
+    fn anything_waits(&mut self, endpoint: EntityNumber, key: LaneKey) -> rusqlite::Result<bool> {
         let given_up = self.given_up(endpoint)?;
         self.connection
             .prepare_cached(&format!(
                 "SELECT 1 FROM deliveries WHERE {PENDING} AND endpoint = ?1 AND lane = ?2 AND entity = ?3 AND d > ?4"
             ))?
-            .exists(params![int(endpoint), key.lane, int(key.entity), given_up])
+            .exists(params![int(endpoint.0), key.lane, int(key.entity.0), given_up])
     }
 
     /// All that waits counts as failed at once; the rows follow behind.
@@ -340,7 +341,7 @@ impl Pen<'_> {
             gone,
         } = given_up;
         self.counters.write(self.connection)?;
-        let n = int(endpoint);
+        let n = int(endpoint.0);
         let pending = {
             let mut query = self.connection.prepare_cached(&format!(
                 "SELECT {} FROM counters WHERE scope = ?1 AND field = ?2 AND status = ?3 AND total <> 0",
@@ -372,13 +373,13 @@ impl Pen<'_> {
         Ok(())
     }
 
-    fn failing(&self, endpoint: u64, since: Option<Timestamp>) -> rusqlite::Result<()> {
+    fn failing(&self, endpoint: EntityNumber, since: Option<Timestamp>) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO endpoints(n, failing_since, given_up, unsettled) VALUES (?1, ?2, 0, ?3)
                  ON CONFLICT DO UPDATE SET failing_since = excluded.failing_since",
             )?
-            .execute(params![int(endpoint), optional_millis(since), SETTLED])?;
+            .execute(params![int(endpoint.0), optional_millis(since), SETTLED])?;
         Ok(())
     }
 
@@ -388,7 +389,7 @@ impl Pen<'_> {
                 let kinds: Vec<&str> = replay.kinds.iter().map(|kind| kind.word()).collect();
                 insert!(self.connection, "INSERT INTO replays", {
                     lane: replay.lane,
-                    endpoint: int(replay.endpoint),
+                    endpoint: int(replay.endpoint.0),
                     scope: replay.tenant.number(),
                     next: int(replay.next.0),
                     last: replay.last.0,

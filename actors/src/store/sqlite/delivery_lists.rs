@@ -16,6 +16,7 @@ use crate::store::{
 use colloquy_model::caller::Tenant;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Kind;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Cursor, Start};
@@ -31,7 +32,7 @@ pub(super) fn state(connection: &Connection) -> rusqlite::Result<WebhookState> {
     let within = meta("matched_within").optional()?;
     let matched = Matched {
         position: Position(meta("matched")?),
-        within: uint(within.unwrap_or(0)),
+        within: EntityNumber(uint(within.unwrap_or(0))),
     };
     let newest: Option<i64> = connection.query_row("SELECT max(d) FROM deliveries", [], only)?;
     let last_lane: Option<i64> = connection.query_row("SELECT max(lane) FROM replays", [], only)?;
@@ -56,7 +57,7 @@ fn endpoints(connection: &Connection, matched: Position) -> rusqlite::Result<Vec
     let mut rows = query.query([Kind::Webhook as i64])?;
     while let Some(row) = rows.next()? {
         let record = RecordRow::stored(row, Kind::Webhook)?;
-        let n = int(record.subject.number);
+        let n = int(record.subject.number.0);
         let as_matched: Option<Option<Vec<u8>>> =
             version.query_row([n, matched.0], only).optional()?;
         let failing_since: Option<Option<Timestamp>> = failing.query_row([n], only).optional()?;
@@ -80,7 +81,7 @@ columns! {
     /// A replay that is not done.
     struct ReplayRow {
         lane: i64,
-        endpoint: u64,
+        endpoint: EntityNumber,
         scope: Tenant,
         next: StreamOffset,
         last: Position,
@@ -105,7 +106,7 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<OpenReplay>> {
             Unreadable::found(format_args!("replay {}: kinds", row.lane), row.kinds);
             return Ok(None);
         };
-        let waiting = count.query_row([int(row.endpoint), row.lane], only)?;
+        let waiting = count.query_row([int(row.endpoint.0), row.lane], only)?;
         let replay = Replay {
             lane: row.lane,
             endpoint: row.endpoint,
@@ -124,10 +125,10 @@ fn replays(connection: &Connection) -> rusqlite::Result<Vec<OpenReplay>> {
         .collect()
 }
 
-fn given_up(connection: &Connection, endpoint: u64) -> rusqlite::Result<i64> {
+fn given_up(connection: &Connection, endpoint: EntityNumber) -> rusqlite::Result<i64> {
     let found = connection
         .prepare_cached("SELECT given_up FROM endpoints WHERE n = ?1")?
-        .query_row([int(endpoint)], only)
+        .query_row([int(endpoint.0)], only)
         .optional()?;
     Ok(found.unwrap_or(0))
 }
@@ -137,7 +138,7 @@ columns! {
     struct WaitingRow {
         d: i64,
         lane: i64,
-        entity: u64,
+        entity: EntityNumber,
         pos: Position,
         attempts: u32,
         due: Option<Timestamp>,
@@ -173,7 +174,7 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
         WaitingRow::COLUMNS
     ))?;
     let mut found = DueLanes::default();
-    let mut rows = heads.query([int(endpoint), given_up])?;
+    let mut rows = heads.query([int(endpoint.0), given_up])?;
     while let Some(row) = rows.next()? {
         let head = waiting(row)?;
         if found.lanes.len() >= lanes || head.due.is_some_and(|due| due > until) {
@@ -195,9 +196,9 @@ pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result
     for lane in found.lanes.iter_mut().filter(|_| spare > 0) {
         let Some(head) = lane.first() else { continue };
         let bounds = params![
-            int(endpoint),
+            int(endpoint.0),
             head.key.lane,
-            int(head.key.entity),
+            int(head.key.entity.0),
             head.number,
             spare
         ];
@@ -214,7 +215,7 @@ columns! {
     struct DeliveryRow {
         d: i64,
         lane: i64,
-        entity: u64,
+        entity: EntityNumber,
         pos: Position = "deliveries.pos",
         event_at: Timestamp = "ifnull((SELECT at FROM rows WHERE rows.pos = deliveries.pos), at)",
         happened: EventKind,
@@ -260,7 +261,7 @@ fn delivery(row: &Row<'_>, given_up: i64) -> rusqlite::Result<StoredDelivery> {
 /// One delivery with its log.
 pub(super) fn one(
     connection: &Connection,
-    endpoint: u64,
+    endpoint: EntityNumber,
     number: i64,
 ) -> rusqlite::Result<Option<StoredDelivery>> {
     let given_up = given_up(connection, endpoint)?;
@@ -270,7 +271,7 @@ pub(super) fn one(
             DeliveryRow::COLUMNS,
             LogRow::COLUMNS
         ))?
-        .query_row([number, int(endpoint)], |row| {
+        .query_row([number, int(endpoint.0)], |row| {
             Ok(StoredDelivery {
                 log: read_log(LogRow::read_from(row, DeliveryRow::COUNT)?.log)?,
                 ..delivery(row, given_up)?
@@ -310,11 +311,11 @@ pub(super) fn page(
     let start = match paging.start {
         Start::Offset(_) => paging.start,
         Start::After(at) => Start::After(Cursor {
-            number: at.tail,
+            number: EntityNumber(at.tail),
             ..at
         }),
         Start::Before(at) => Start::Before(Cursor {
-            number: at.tail,
+            number: EntityNumber(at.tail),
             ..at
         }),
     };
@@ -328,7 +329,7 @@ pub(super) fn page(
         .saturating_add(i64::from(paging.limit))
         .saturating_add(1);
     let values = [
-        int(endpoint),
+        int(endpoint.0),
         given_up,
         scan.bound.map_or(0, int),
         most,
@@ -387,13 +388,17 @@ fn stored_as(state: Option<DeliveryState>) -> Vec<String> {
 columns! {
     /// Where a delivery is listed.
     struct ListedAt {
-        endpoint: u64,
+        endpoint: EntityNumber,
         at: Timestamp,
     }
 }
 
 /// Whether a delivery with this identifier is, or may have been, in the endpoint's list.
-fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::Result<bool> {
+fn was_in(
+    connection: &Connection,
+    endpoint: EntityNumber,
+    cursor: Cursor,
+) -> rusqlite::Result<bool> {
     let number = int(cursor.tail);
     let sql = format!("SELECT {} FROM deliveries WHERE d = ?1", ListedAt::COLUMNS);
     let found = connection
@@ -413,7 +418,7 @@ fn was_in(connection: &Connection, endpoint: u64, cursor: Cursor) -> rusqlite::R
 
 fn total(
     connection: &Connection,
-    endpoint: u64,
+    endpoint: EntityNumber,
     kind: Option<EventKind>,
     state: Option<DeliveryState>,
 ) -> rusqlite::Result<u64> {
@@ -425,11 +430,14 @@ fn total(
             "SELECT coalesce(sum(total), 0) FROM counters WHERE scope = ?1 AND field = ?2 AND value BETWEEN ?3 AND ?4
              AND status BETWEEN ?5 AND ?6",
         )?
-        .query_row([int(endpoint), Counted::Deliveries as i64, first, last, low, high], only)
+        .query_row([int(endpoint.0), Counted::Deliveries as i64, first, last, low, high], only)
 }
 
 /// How many deliveries of an endpoint stand where.
-pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result<EndpointTotals> {
+pub(super) fn totals(
+    connection: &Connection,
+    endpoint: EntityNumber,
+) -> rusqlite::Result<EndpointTotals> {
     let given_up = given_up(connection, endpoint)?;
     let count = |state| total(connection, endpoint, None, Some(state));
     let (mut oldest, mut newest): (Option<i64>, Option<i64>) = (None, None);
@@ -437,10 +445,10 @@ pub(super) fn totals(connection: &Connection, endpoint: u64) -> rusqlite::Result
         let happened = *kind as i64;
         let first: Option<i64> = connection
             .prepare_cached("SELECT min(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = ?3 AND d > ?4")?
-            .query_row([int(endpoint), happened, DeliveryState::Pending as i64, given_up], only)?;
+            .query_row([int(endpoint.0), happened, DeliveryState::Pending as i64, given_up], only)?;
         let last: Option<i64> = connection
             .prepare_cached("SELECT max(d) FROM deliveries INDEXED BY deliveries_by_endpoint WHERE endpoint = ?1 AND happened = ?2 AND state = ?3")?
-            .query_row([int(endpoint), happened, DeliveryState::Delivered as i64], only)?;
+            .query_row([int(endpoint.0), happened, DeliveryState::Delivered as i64], only)?;
         oldest = oldest.into_iter().chain(first).min();
         newest = newest.into_iter().chain(last).max();
     }

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, Columns, columns, int, only};
 use colloquy_model::attempt::Attempt;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 
@@ -15,12 +16,12 @@ const LOG_MAX: usize = 32;
 /// A message was redacted: what receivers answered to its deliveries may repeat it.
 pub(super) fn erase_answers(
     connection: &Connection,
-    entity: u64,
+    entity: EntityNumber,
     sequence: Sequence,
 ) -> rusqlite::Result<()> {
     let found = connection
         .prepare_cached("SELECT pos FROM rows WHERE entity = ?1 AND seq = ?2")?
-        .query_row([int(entity), int(sequence.0)], only)
+        .query_row([int(entity.0), int(sequence.0)], only)
         .optional()?;
     if let Some(position) = found {
         let mut room = usize::MAX;

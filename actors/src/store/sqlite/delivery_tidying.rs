@@ -7,6 +7,7 @@ use super::codec::{Columns, PENDING, columns, whole};
 use super::counters::{Counted, Counter, CounterMoves};
 use crate::store::DeliveryState;
 use colloquy_model::entity::Kind;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::time::Timestamp;
 
 /// Rows that one slice gives up or takes away besides what it came for.
@@ -55,7 +56,7 @@ columns! {
     /// A delivery that may be old enough to be taken away.
     struct OldRow {
         d: i64,
-        endpoint: u64,
+        endpoint: EntityNumber,
         happened: i64,
         state: i64,
         at: Timestamp,

@@ -3,6 +3,7 @@
 //! is held on to for longer than any read transaction lives, so that a list that read the older
 //! header still finds it.
 
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -18,7 +19,7 @@ const HELD: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirtyHeader {
     /// The number of the conversation's identifier.
-    pub(super) conversation: u64,
+    pub(super) conversation: EntityNumber,
     pub(super) tenant: i64,
     pub(super) seq: Sequence,
     pub(super) messages: u64,
@@ -38,20 +39,20 @@ struct Entry {
 /// Shared: lists read it, the writer alone changes it.
 #[derive(Debug, Default)]
 pub(super) struct DirtyHeaders {
-    shards: [RwLock<HashMap<u64, Entry>>; SHARDS],
+    shards: [RwLock<HashMap<EntityNumber, Entry>>; SHARDS],
 }
 
 impl DirtyHeaders {
-    fn shard(&self, n: u64) -> &RwLock<HashMap<u64, Entry>> {
+    fn shard(&self, n: EntityNumber) -> &RwLock<HashMap<EntityNumber, Entry>> {
         let [first, ..] = &self.shards;
         // The low 12 bits count within a millisecond; the next ones differ between entities.
         self.shards
-            .get(usize::try_from((n ^ (n >> 12)) % 16).unwrap_or(0))
+            .get(usize::try_from((n.0 ^ (n.0 >> 12)) % 16).unwrap_or(0))
             .unwrap_or(first)
     }
 
     /// The newest numbers, where the header may hold older ones.
-    pub(super) fn of(&self, n: u64) -> Option<DirtyHeader> {
+    pub(super) fn of(&self, n: EntityNumber) -> Option<DirtyHeader> {
         self.shard(n).read().get(&n).map(|entry| entry.lag)
     }
 
@@ -71,9 +72,9 @@ impl DirtyHeaders {
 /// The writer's side: which entries to fold next, and from which position a restart has to look.
 #[derive(Debug, Default)]
 pub(super) struct HeaderFlusher {
-    by_age: VecDeque<(u64, Instant, Position)>,
-    long: Vec<u64>,
-    folded: VecDeque<(u64, Instant)>,
+    by_age: VecDeque<(EntityNumber, Instant, Position)>,
+    long: Vec<EntityNumber>,
+    folded: VecDeque<(EntityNumber, Instant)>,
 }
 
 /// A tail as long as this is folded at once.
@@ -192,7 +193,11 @@ impl HeaderFlusher {
 }
 
 /// The entry's numbers, if its header does not hold them yet.
-fn unfolded(lagging: &DirtyHeaders, n: u64, since: Option<Instant>) -> Option<DirtyHeader> {
+fn unfolded(
+    lagging: &DirtyHeaders,
+    n: EntityNumber,
+    since: Option<Instant>,
+) -> Option<DirtyHeader> {
     let shard = lagging.shard(n).read();
     let entry = shard.get(&n)?;
     let same = since.is_none_or(|since| entry.since == since);

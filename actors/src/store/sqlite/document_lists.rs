@@ -13,13 +13,14 @@ use super::row_page::{RowPage, Scan, Where, offset};
 use crate::store::{DocumentOrder, DocumentQuery, DocumentRow, IndexedDocument, StoredPage};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
 columns! {
     /// A document as lists show it.
     struct ListedRow {
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         seq: Sequence,
         updated_at: Timestamp,
@@ -57,7 +58,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {
 pub(super) fn row(
     connection: &Connection,
     tenant: Tenant,
-    number: u64,
+    number: EntityNumber,
 ) -> rusqlite::Result<Option<IndexedDocument>> {
     connection
         .prepare_cached(&format!(
@@ -65,7 +66,7 @@ pub(super) fn row(
             ListedRow::COLUMNS,
             BinRow::COLUMNS
         ))?
-        .query_row([int(number), tenant.number()], |row| {
+        .query_row([int(number.0), tenant.number()], |row| {
             Ok(IndexedDocument {
                 row: ListedRow::read_from(row, 0)?.into(),
                 is_deleted: BinRow::read_from(row, ListedRow::COUNT)?.deleted,
@@ -80,7 +81,7 @@ fn filters(query: &DocumentQuery) -> Where {
     filter.and("scope = ?", query.tenant.number());
     filter.and("deleted = ?", i64::from(query.deleted));
     if let Some(reader) = query.reader {
-        let user = filter.value(int(reader.number()));
+        let user = filter.value(int(reader.number().0));
         let role = match query.role {
             Some(role) => format!(
                 " GROUP BY document HAVING max(role) = {}",
@@ -93,7 +94,7 @@ fn filters(query: &DocumentQuery) -> Where {
         ));
     }
     if let Some(owner) = query.owner {
-        filter.and("owner = ?", int(owner.number()));
+        filter.and("owner = ?", int(owner.number().0));
     }
     if let Some(content_type) = query.content_type {
         filter.and("content_type = ?", content_type);
@@ -189,19 +190,19 @@ fn sorted(
 fn searched(
     connection: &Connection,
     query: &DocumentQuery,
-    among: &Arc<[u64]>,
+    among: &Arc<[EntityNumber]>,
 ) -> rusqlite::Result<StoredPage<DocumentRow>> {
     // One statement for all of them: it asks once who may read what, and reads no document that the
     // page does not show.
     let mut filter = filters(query);
-    let numbers: Vec<String> = among.iter().map(u64::to_string).collect();
+    let numbers: Vec<String> = among.iter().map(EntityNumber::to_string).collect();
     filter.and(
         "n IN (SELECT value FROM json_each(?))",
         format!("[{}]", numbers.join(",")),
     );
     let sql = format!("SELECT n FROM documents WHERE {}", filter.sql());
     let mut select = connection.prepare_cached(&sql)?;
-    let kept: HashSet<u64> = select
+    let kept: HashSet<EntityNumber> = select
         .query_map(params_from_iter(filter.values), only)?
         .collect::<rusqlite::Result<_>>()?;
     let total = u64::try_from(kept.len()).unwrap_or(u64::MAX);
@@ -215,7 +216,7 @@ fn searched(
         .take(limit + 1);
     // One that was erased since is left out.
     let items = shown.filter_map(|number| {
-        find.query_row([int(*number)], listed)
+        find.query_row([int(number.0)], listed)
             .optional()
             .transpose()
     });

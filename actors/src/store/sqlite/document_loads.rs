@@ -7,6 +7,7 @@ use super::versions;
 use crate::store::{LinkUses, OwnedDocument, StoredComment, StoredDocument};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
@@ -31,7 +32,7 @@ columns! {
 columns! {
     /// How often a share link was used.
     struct LinkUsesRow {
-        share: u64,
+        share: EntityNumber,
         uses: u64,
     }
 }
@@ -41,7 +42,7 @@ pub(super) fn load(
     connection: &Connection,
     subject: Subject,
 ) -> rusqlite::Result<Option<StoredDocument>> {
-    let n = int(subject.number);
+    let n = int(subject.number.0);
     let header = connection
         .prepare_cached(&format!(
             "SELECT {} FROM documents WHERE n = ?1 AND tail = ?2",
@@ -93,7 +94,7 @@ pub(super) fn load(
 columns! {
     /// The document to which a share link leads.
     struct LinkRow {
-        document: u64,
+        document: EntityNumber,
         document_tail: u64,
         scope: Tenant,
     }
@@ -102,7 +103,7 @@ columns! {
 columns! {
     /// A document, and whose it is.
     struct OwnedRow {
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         scope: Tenant,
     }
@@ -159,7 +160,7 @@ pub(super) fn overdue(
 /// Documents of all accounts that are not in the bin, by number.
 pub(super) fn behind(
     connection: &Connection,
-    number: u64,
+    number: EntityNumber,
     most: u32,
 ) -> rusqlite::Result<Vec<OwnedDocument>> {
     let sql = format!(
@@ -168,6 +169,6 @@ pub(super) fn behind(
     );
     connection
         .prepare_cached(&sql)?
-        .query_map(params![int(number), most], owned)?
+        .query_map(params![int(number.0), most], owned)?
         .collect()
 }

@@ -23,7 +23,7 @@ pub(super) fn put(
     header: &DocumentHeader,
 ) -> rusqlite::Result<BinCounts> {
     let Subject { number, tail, .. } = commit.subject;
-    let n = int(number);
+    let n = int(number.0);
     let listed = &header.listed;
     let sequence = int(commit.last_sequence().0);
     insert!(connection, "INSERT INTO documents", {
@@ -34,7 +34,7 @@ pub(super) fn put(
         updated_at: header.updated_at.0,
         title: listed.title,
         content_type: listed.content_type,
-        owner: listed.owner.map(|user| int(user.number())),
+        owner: listed.owner.map(|user| int(user.number().0)),
         deleted: listed.deleted_at.is_some(),
         deleted_at: optional_millis(listed.deleted_at),
         body: header.body,
@@ -91,7 +91,7 @@ fn put_readers(
     let mut insert = connection
         .prepare_cached("INSERT INTO readers(user, document, role) VALUES (?1, ?2, ?3)")?;
     for DocumentReader { user, role } in readers {
-        insert.execute([int(*user), n, *role])?;
+        insert.execute([int(user.0), n, *role])?;
     }
     Ok(())
 }
@@ -103,15 +103,15 @@ fn put_version(
 ) -> rusqlite::Result<()> {
     let parents: Vec<String> = version.parents.iter().map(u64::to_string).collect();
     insert!(connection, "INSERT INTO versions", {
-        document: int(commit.subject.number),
+        document: int(commit.subject.number.0),
         number: int(version.number),
-        id_number: int(version.id.number()),
+        id_number: int(version.id.number().0),
         id_tail: int(version.id.tail()),
         label: version.label,
         branch: version.branch,
         parents: parents.join(" "),
         message: version.message,
-        author: version.author.map(|user| int(user.number())),
+        author: version.author.map(|user| int(user.number().0)),
         author_tail: version.author.map(|user| int(user.tail())),
         at: commit.at.0,
         base: version.base.map(int),
@@ -151,13 +151,13 @@ pub(super) fn count_use(
         .prepare_cached(
             "INSERT OR REPLACE INTO link_uses(document, share, uses) VALUES (?1, ?2, ?3)",
         )?
-        .execute([int(document.number), int(share.number()), int(uses)])?;
+        .execute([int(document.number.0), int(share.number().0), int(uses)])?;
     Ok(())
 }
 
 /// Takes a document away for good. Its versions and comments go in slices, later.
 pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Result<BinCounts> {
-    let n = int(commit.subject.number);
+    let n = int(commit.subject.number.0);
     let deleted: Option<bool> = connection
         .prepare_cached("DELETE FROM documents WHERE n = ?1 RETURNING deleted")?
         .query_row([n], only)

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::codec::{Columns, columns, uint, whole};
 use super::delivery_logs;
 use crate::store::CommitSink;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 
@@ -135,7 +136,7 @@ fn erase_events(
         let [payload, answer] = texts.map(|text| text.map(|text| sink.redacted(text)));
         update.execute(params![row.pos.0, payload, answer])?;
         if let Some(seq) = row.seq {
-            delivery_logs::erase_answers(connection, uint(n), seq)?;
+            delivery_logs::erase_answers(connection, EntityNumber(uint(n)), seq)?;
         }
         last = Some(row.pos.0);
         left = left.saturating_sub(ROW_BYTES + held);

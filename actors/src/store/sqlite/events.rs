@@ -15,6 +15,7 @@ use crate::store::{EventPage, EventQuery, FeedRow, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{self, Event, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
@@ -30,7 +31,7 @@ columns! {
     /// changed nothing has no sequence.
     struct PlaceRow {
         pos: Position,
-        entity: u64,
+        entity: EntityNumber,
         seq: Option<Sequence>,
         number: Option<FeedNumber>,
     }
@@ -45,7 +46,7 @@ columns! {
         at: Timestamp,
         channel: Option<Channel>,
         priority: Option<Priority>,
-        assignee: Option<u64>,
+        assignee: Option<EntityNumber>,
         payload: Option<&'r [u8]>,
     }
 }
@@ -75,7 +76,7 @@ fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
     let unreadable =
         |what: &'static str| codec::damaged(format_args!("the event at {}", place.pos), what);
     let payload = row.payload.ok_or_else(|| unreadable("it has no data"))?;
-    let payload = veil.shown(int(place.entity), row.happened, payload.to_vec())?;
+    let payload = veil.shown(int(place.entity.0), row.happened, payload.to_vec())?;
     let kind = EventKind::from_code(row.happened)
         .ok_or_else(|| unreadable("the code of its kind stands for nothing"))?;
     let written = event::EventRow {
@@ -396,7 +397,7 @@ fn of_entity(
     {
         return Ok(Ok(None));
     }
-    let log = Log::open(connection, int(subject.number))?;
+    let log = Log::open(connection, int(subject.number.0))?;
     let after = query.after.0;
     if after > log.last {
         return Ok(Err(ReadError::NoCursor("after")));

@@ -97,19 +97,19 @@ impl Headers<'_> {
         let customer: NameRow = self
             .connection
             .prepare_cached(&sql)?
-            .query_row([int(after.customer.number())], whole)?;
+            .query_row([int(after.customer.number().0)], whole)?;
         insert!(self.connection, "INSERT INTO conversations", {
-            n: int(commit.subject.number),
+            n: int(commit.subject.number.0),
             tail: int(commit.subject.tail),
             scope: commit.tenant.number(),
-            customer: int(after.customer.number()),
+            customer: int(after.customer.number().0),
             customer_tail: int(after.customer.tail()),
             customer_name: customer.name,
             customer_revision: customer.seq,
             status: after.status.code(),
             channel: after.channel.code(),
             priority: after.priority.code(),
-            assignee: after.assignee.map(|user| int(user.number())),
+            assignee: after.assignee.map(|user| int(user.number().0)),
             assignee_tail: after.assignee.map(|user| int(user.tail())),
             metadata: &*after.metadata,
             closed_at: optional_millis(after.closed_at),
@@ -135,7 +135,7 @@ impl Headers<'_> {
             status: after.status.code(),
             channel: after.channel.code(),
             priority: after.priority.code(),
-            assignee: after.assignee.map(|user| int(user.number())),
+            assignee: after.assignee.map(|user| int(user.number().0)),
             assignee_tail: after.assignee.map(|user| int(user.tail())),
             metadata: &*after.metadata,
             closed_at: optional_millis(after.closed_at),
@@ -145,7 +145,7 @@ impl Headers<'_> {
             updated_at: lag.updated_at.0,
             snoozed_until: optional_millis(after.snoozed_until),
             roused_at: after.activated_at.0,
-        }, "WHERE n = ?", int(commit.subject.number))?;
+        }, "WHERE n = ?", int(commit.subject.number.0))?;
         self.count_conversation(commit.tenant, before, -1);
         self.count_conversation(commit.tenant, after, 1);
         Ok(())
@@ -165,9 +165,9 @@ impl Headers<'_> {
         count(Counted::All, 0);
         count(Counted::Channel, state.channel.code());
         count(Counted::Priority, state.priority.code());
-        count(Counted::Customer, int(state.customer.number()));
+        count(Counted::Customer, int(state.customer.number().0));
         if let Some(user) = state.assignee {
-            count(Counted::Assignee, int(user.number()));
+            count(Counted::Assignee, int(user.number().0));
         }
     }
 
@@ -191,7 +191,7 @@ impl Headers<'_> {
     fn put_record(&self, commit: &Commit, name: &str, body: &str) -> rusqlite::Result<()> {
         let Subject { kind, number, tail } = commit.subject;
         insert!(self.connection, "INSERT OR REPLACE INTO records", {
-            n: int(number),
+            n: int(number.0),
             tail: int(tail),
             kind: kind as i64,
             scope: commit.tenant.number(),
@@ -208,7 +208,7 @@ impl Headers<'_> {
                 scope: commit.tenant.number(),
                 field: *field as i64,
                 value: value,
-                n: int(commit.subject.number),
+                n: int(commit.subject.number.0),
             })?;
         }
         Ok(())
@@ -217,12 +217,12 @@ impl Headers<'_> {
     fn delete_names(&self, subject: Subject) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached("DELETE FROM names WHERE n = ?1")?
-            .execute([int(subject.number)])?;
+            .execute([int(subject.number.0)])?;
         Ok(())
     }
 
     fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
-        let n = int(commit.subject.number);
+        let n = int(commit.subject.number.0);
         self.delete_names(commit.subject)?;
         if commit.subject.kind == Kind::User {
             let mut keep = self

@@ -17,6 +17,7 @@ use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::{erasing, redacting};
 use crate::store::{CommitSink, KeyUse};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -87,7 +88,7 @@ impl Housekeeping {
     }
 
     /// A customer has a new name.
-    pub(super) fn rename(&mut self, customer: u64, name: &str, revision: Sequence) {
+    pub(super) fn rename(&mut self, customer: EntityNumber, name: &str, revision: Sequence) {
         self.renames.add(customer, name, revision);
     }
 
@@ -306,7 +307,7 @@ pub(super) fn fold_into(
     )?;
     for lag in due {
         update.execute(params![
-            int(lag.conversation),
+            int(lag.conversation.0),
             int(lag.seq.0),
             int(lag.messages),
             optional_millis(lag.last_message_at),
@@ -344,7 +345,7 @@ fn write_uses(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::Resul
         "INSERT INTO key_uses(n, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <> excluded.at",
     )?;
     for KeyUse { key, at } in sink.key_uses() {
-        upsert.execute([int(key.number()), at.0])?;
+        upsert.execute([int(key.number().0), at.0])?;
     }
     connection.execute_batch("COMMIT")
 }

@@ -21,7 +21,7 @@ pub(super) fn scope_of(
     connection: &Connection,
     subject: Subject,
 ) -> rusqlite::Result<Option<Tenant>> {
-    let (n, tail) = (int(subject.number), int(subject.tail));
+    let (n, tail) = (int(subject.number.0), int(subject.tail));
     let found = match subject.kind {
         Kind::Conversation => connection
             .prepare_cached("SELECT scope FROM conversations WHERE n = ?1 AND tail = ?2")?
@@ -62,7 +62,7 @@ pub(super) fn is_actor(
     }
     let mut departed =
         connection.prepare_cached("SELECT 1 FROM departed WHERE n = ?1 AND tail = ?2")?;
-    Ok(actor.kind == Kind::User && departed.exists([int(actor.number), int(actor.tail)])?)
+    Ok(actor.kind == Kind::User && departed.exists([int(actor.number.0), int(actor.tail)])?)
 }
 
 /// Whether this very document is there, or was: its first event names it.
@@ -78,7 +78,7 @@ pub(super) fn was_document(
     }
     let first: Option<Option<Vec<u8>>> = connection
         .prepare_cached("SELECT payload FROM rows WHERE entity = ?1 AND seq = 1 AND scope = ?2 AND happened = ?3")?
-        .query_row([int(subject.number), tenant.number(), EventKind::DocumentCreated as i64], only)
+        .query_row([int(subject.number.0), tenant.number(), EventKind::DocumentCreated as i64], only)
         .optional()?;
     // Retention takes a first event away.
     let Some(first) = first.flatten() else {
@@ -116,7 +116,7 @@ pub(super) fn message(
         MessageRow::COLUMNS
     );
     let values = [
-        int(conversation.number),
+        int(conversation.number.0),
         int(id.sequence().0),
         EventKind::MessageCreated as i64,
     ];
@@ -163,7 +163,7 @@ pub(super) fn activity(
     );
     let found = connection
         .prepare_cached(&sql)?
-        .query_row([position, int(document.number)], whole::<ActivityPlace>)
+        .query_row([position, int(document.number.0)], whole::<ActivityPlace>)
         .optional()?;
     let meant = ActivityId::from_parts(at.number, at.tail);
     Ok(found

@@ -18,6 +18,7 @@ use crate::store::{
 use colloquy_model::commit::RecordName;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Order, Start};
 
@@ -35,10 +36,10 @@ fn filters(query: &ConversationQuery) -> Where {
     let mut filter = Where::default();
     filter.and("scope = ?", query.tenant.number());
     if let Some(customer) = customer {
-        filter.and("customer = ?", int(customer.number()));
+        filter.and("customer = ?", int(customer.number().0));
     }
     if let Some(assignee) = assignee {
-        filter.and("assignee = ?", int(assignee.number()));
+        filter.and("assignee = ?", int(assignee.number().0));
     }
     if let Some(channel) = channel {
         filter.and("channel = ?", channel.code());
@@ -49,11 +50,11 @@ fn filters(query: &ConversationQuery) -> Where {
     if let Some(after) = created_after {
         filter.and(
             "n >= ?",
-            int(first_number_at(after + Duration::from_millis(1))),
+            int((first_number_at(after + Duration::from_millis(1))).0),
         );
     }
     if let Some(before) = created_before {
-        filter.and("n < ?", int(first_number_at(before)));
+        filter.and("n < ?", int(first_number_at(before).0));
     }
     filter
 }
@@ -190,7 +191,7 @@ fn by_update(
     if order == Order::Asc {
         lagging.reverse();
     }
-    let known_to_lag: HashMap<u64, DirtyHeader> =
+    let known_to_lag: HashMap<EntityNumber, DirtyHeader> =
         lagging.iter().map(|lag| (lag.conversation, *lag)).collect();
     let is_behind = |listed: &ListedHeader| {
         let lag = known_to_lag.get(&listed.header.id.number());
@@ -216,7 +217,10 @@ fn by_update(
     let mut moved = lagging
         .into_iter()
         .filter_map(|lag| {
-            let values = known.iter().cloned().chain([int(lag.conversation).into()]);
+            let values = known
+                .iter()
+                .cloned()
+                .chain([int(lag.conversation.0).into()]);
             let found = one
                 .query_row(params_from_iter(values), ListedHeader::read)
                 .optional();
@@ -293,8 +297,8 @@ fn total(connection: &Connection, query: &ConversationQuery) -> rusqlite::Result
     let fields = [
         channel.map(|channel| (Counted::Channel, channel.code())),
         priority.map(|priority| (Counted::Priority, priority.code())),
-        customer.map(|customer| (Counted::Customer, int(customer.number()))),
-        assignee.map(|assignee| (Counted::Assignee, int(assignee.number()))),
+        customer.map(|customer| (Counted::Customer, int(customer.number().0))),
+        assignee.map(|assignee| (Counted::Assignee, int(assignee.number().0))),
     ];
     let mut given = fields.into_iter().flatten();
     let (first, second) = (given.next(), given.next());

@@ -100,7 +100,7 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
             .unwrap();
         if let Some((seq, updated_at)) = talk.told {
             let lag = DirtyHeader {
-                conversation: n,
+                conversation: EntityNumber(n),
                 tenant: tenant().number(),
                 seq: Sequence(seq),
                 messages: seq,
@@ -147,7 +147,7 @@ proptest! {
             }
             let facets = Facets {
                 status: only.map(status),
-                customer: customers.then(|| CustomerId::from_parts(7, 7)),
+                customer: customers.then(|| CustomerId::from_parts(EntityNumber(7), 7)),
                 ..Facets::default()
             };
             if customers {
@@ -161,7 +161,7 @@ proptest! {
                 let page = conversations(&connection, &lagging, &query).unwrap().unwrap();
                 prop_assert_eq!(page.total, u64::try_from(wanted.len()).unwrap());
                 prop_assert_eq!(page.before, !found.is_empty());
-                found.extend(page.items.iter().map(|header| (header.updated_at.0, header.id.number(), header.messages)));
+                found.extend(page.items.iter().map(|header| (header.updated_at.0, header.id.number().0, header.messages)));
                 prop_assert_eq!(page.after, found.len() < wanted.len());
                 if !page.after {
                     break;
@@ -208,7 +208,7 @@ proptest! {
             let mut found: Vec<u64> = Vec::new();
             loop {
                 let start = match found.last() {
-                    Some(last) if !offsets => Start::After(Cursor { number: *last, tail: 1 }),
+                    Some(last) if !offsets => Start::After(Cursor { number: EntityNumber(*last), tail: 1 }),
                     Some(_) | None => Start::Offset(u64::try_from(found.len()).unwrap()),
                 };
                 let query = DocumentQuery {
@@ -225,7 +225,7 @@ proptest! {
                 };
                 let page = document_lists::page(&connection, &query).unwrap().unwrap();
                 prop_assert_eq!(page.total, u64::try_from(wanted.len()).unwrap());
-                found.extend(page.items.iter().map(|row| row.subject.number));
+                found.extend(page.items.iter().map(|row| row.subject.number.0));
                 prop_assert_eq!(page.after, found.len() < wanted.len());
                 if !page.after {
                     break;

@@ -41,7 +41,11 @@ fn record(connection: &Connection, subject: Subject) -> rusqlite::Result<Option<
     connection
         .prepare_cached(&sql)?
         .query_row(
-            params![int(subject.number), int(subject.tail), subject.kind as i64],
+            params![
+                int(subject.number.0),
+                int(subject.tail),
+                subject.kind as i64
+            ],
             |row| RecordRow::stored(row, subject.kind),
         )
         .optional()
@@ -81,7 +85,7 @@ fn conversation(
     };
     let found = connection
         .prepare_cached(&sql)?
-        .query_row([int(subject.number), int(subject.tail)], read)
+        .query_row([int(subject.number.0), int(subject.tail)], read)
         .optional()?;
     let Some((state, header)) = found else {
         return Ok(None);
@@ -95,7 +99,7 @@ fn conversation(
     );
     connection
         .prepare_cached(&sql)?
-        .query_row([int(subject.number)], |row| {
+        .query_row([int(subject.number.0)], |row| {
             let last = LastRow::read_from(row, 0)?;
             Ok(Some(StoredConversation {
                 tenant: header.scope,

@@ -49,7 +49,7 @@ pub(super) fn messages(
     if !identifiers::is_there(connection, query.tenant, query.conversation)? {
         return Ok(Ok(None));
     }
-    let entity = int(query.conversation.number);
+    let entity = int(query.conversation.number.0);
     if let Some((at, field)) = query.paging.start.cursor()
         && identifiers::message(
             connection,

@@ -14,6 +14,7 @@ use super::slices::{self, Entry, SLICE, channel_code};
 use crate::store::FirstRow;
 use colloquy_model::commit::Commit;
 use colloquy_model::entity::Kind;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl SegmentWriter {
                 assignee: row
                     .seen
                     .and_then(|seen| seen.assignee)
-                    .map_or(0, |user| user.number()),
+                    .map_or(EntityNumber::ZERO, |user| user.number()),
                 kind: row.kind as u8,
                 channel: channel_code(row.seen.map(|seen| seen.channel.code())),
             };

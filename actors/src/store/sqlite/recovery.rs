@@ -13,6 +13,7 @@ use super::slices::{self, Entry, EntryRow};
 use crate::store::CommitSink;
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
 use colloquy_model::key::{SecretHash, secret_hash};
@@ -75,8 +76,9 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
             [tenant, number],
         )?;
     }
-    let newest: Option<u64> = transaction.query_row("SELECT max(entity) FROM rows", [], only)?;
-    colloquy_model::id::never_below(newest.unwrap_or(0));
+    let newest: Option<EntityNumber> =
+        transaction.query_row("SELECT max(entity) FROM rows", [], only)?;
+    colloquy_model::id::never_below(newest.unwrap_or(EntityNumber::ZERO));
     transaction.commit()?;
     feed(connection, next_pos)?;
     // A text redacted just before a crash may still stand in the log.
@@ -140,7 +142,7 @@ fn unfed(
 columns! {
     /// When a key was used last, in Unix milliseconds.
     struct KeyUseRow {
-        n: u64,
+        n: EntityNumber,
         at: Timestamp,
     }
 }
@@ -148,7 +150,7 @@ columns! {
 columns! {
     /// A webhook endpoint, as the sink has to know it.
     struct EndpointRow {
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         scope: Tenant,
     }

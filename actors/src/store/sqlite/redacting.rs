@@ -11,6 +11,7 @@ use super::codec::{self, Columns, columns, insert, int, only, whole};
 use super::{delivery_logs, identifiers};
 use colloquy_model::conversation::MessageView;
 use colloquy_model::damage::Unreadable;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
 use colloquy_model::position::Position;
@@ -42,12 +43,12 @@ columns! {
 /// Erases what the running transaction has room for, in bytes of text, and notes what is left.
 pub(super) fn begin(
     connection: &Connection,
-    entity: u64,
+    entity: EntityNumber,
     original: Sequence,
     room: &mut usize,
 ) -> rusqlite::Result<()> {
     let mut redaction = Redaction {
-        entity: int(entity),
+        entity: int(entity.0),
         original: int(original.0),
         next: 0,
         delivery: 0,

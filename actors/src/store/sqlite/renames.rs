@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 use super::codec::{Columns, columns, int, only};
 use crate::store::CommitSink;
 use colloquy_model::conversation::Status;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::sequence::Sequence;
 
 /// Headers that are written between two looks at the clock.
@@ -31,7 +32,7 @@ struct Rename {
 columns! {
     /// A new name that is still to be copied, and the customer's revision that gave it.
     struct RenameRow {
-        customer: u64,
+        customer: EntityNumber,
         name: Box<str>,
         revision: Sequence,
     }
@@ -40,8 +41,8 @@ columns! {
 /// All of them, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Renames {
-    order: VecDeque<u64>,
-    by_customer: HashMap<u64, Rename>,
+    order: VecDeque<EntityNumber>,
+    by_customer: HashMap<EntityNumber, Rename>,
 }
 
 impl Renames {
@@ -60,7 +61,7 @@ impl Renames {
     }
 
     /// A customer has a new name: what was copied of an older one is copied over.
-    pub(super) fn add(&mut self, customer: u64, name: &str, revision: Sequence) {
+    pub(super) fn add(&mut self, customer: EntityNumber, name: &str, revision: Sequence) {
         let rename = Rename {
             name: name.into(),
             revision,
@@ -87,7 +88,7 @@ impl Renames {
             return Ok(false);
         }
         let begun = Instant::now();
-        let mut copied: Vec<(u64, Sequence)> = Vec::new();
+        let mut copied: Vec<(EntityNumber, Sequence)> = Vec::new();
         let mut reached = None;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for customer in &self.order {
@@ -124,7 +125,7 @@ impl Rename {
     fn copy(
         &self,
         connection: &Connection,
-        customer: u64,
+        customer: EntityNumber,
         has_time: impl Fn() -> bool,
     ) -> rusqlite::Result<Option<i64>> {
         let mut next = connection.prepare_cached(&next_page())?;
@@ -133,7 +134,7 @@ impl Rename {
         )?;
         let mut behind = self.behind;
         loop {
-            let page = next.query_map(params![int(customer), behind, PAGE], only)?;
+            let page = next.query_map(params![int(customer.0), behind, PAGE], only)?;
             let page = page.collect::<rusqlite::Result<Vec<i64>>>()?;
             for n in &page {
                 update.execute(params![n, self.name, int(self.revision.0)])?;
@@ -148,7 +149,7 @@ impl Rename {
         }
         connection
             .prepare_cached("DELETE FROM renames WHERE customer = ?1 AND revision = ?2")?
-            .execute(params![int(customer), int(self.revision.0)])?;
+            .execute(params![int(customer.0), int(self.revision.0)])?;
         Ok(None)
     }
 }
@@ -176,8 +177,8 @@ mod tests {
     use super::*;
     use crate::store::sink::NoSink;
 
-    const CUSTOMER: u64 = 7;
-    const OTHER: u64 = 8;
+    const CUSTOMER: EntityNumber = EntityNumber(7);
+    const OTHER: EntityNumber = EntityNumber(8);
 
     fn empty() -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
@@ -185,19 +186,19 @@ mod tests {
         connection
     }
 
-    fn insert(connection: &Connection, n: i64, customer: u64, status: i64) {
+    fn insert(connection: &Connection, n: i64, customer: EntityNumber, status: i64) {
         let sql = "INSERT INTO conversations(n, tail, scope, customer, customer_tail, customer_name, customer_revision, status,
              channel, priority, metadata, seq, messages, updated_at)
              VALUES (?1, 0, 5, ?2, 0, 'old', 1, ?3, 0, 0, '{}', 1, 0, 0)";
         connection
-            .execute(sql, params![n, int(customer), status])
+            .execute(sql, params![n, int(customer.0), status])
             .unwrap();
     }
 
-    fn named(connection: &Connection, customer: u64, name: &str) -> usize {
+    fn named(connection: &Connection, customer: EntityNumber, name: &str) -> usize {
         let sql = "SELECT count(*) FROM conversations WHERE customer = ?1 AND customer_name = ?2";
         let count: i64 = connection
-            .query_row(sql, params![int(customer), name], |row| row.get(0))
+            .query_row(sql, params![int(customer.0), name], |row| row.get(0))
             .unwrap();
         usize::try_from(count).unwrap()
     }
@@ -206,11 +207,11 @@ mod tests {
     fn rename(
         connection: &Connection,
         renames: &mut Renames,
-        (customer, name, revision): (u64, &str, Sequence),
+        (customer, name, revision): (EntityNumber, &str, Sequence),
     ) {
         let sql = "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)";
         connection
-            .execute(sql, params![int(customer), name, int(revision.0)])
+            .execute(sql, params![int(customer.0), name, int(revision.0)])
             .unwrap();
         renames.add(customer, name, revision);
     }
@@ -249,12 +250,12 @@ mod tests {
     #[test]
     fn many_customers_go_into_one_slice_and_what_a_crash_left_is_done_by_the_next_run() {
         let (connection, mut renames) = (empty(), Renames::default());
-        for customer in 1..=1_000_u32 {
-            insert(&connection, i64::from(customer), customer.into(), 0);
+        for customer in 1..=1_000 {
+            insert(&connection, int(customer), EntityNumber(customer), 0);
             rename(
                 &connection,
                 &mut renames,
-                (customer.into(), "new", Sequence(2)),
+                (EntityNumber(customer), "new", Sequence(2)),
             );
         }
         renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();

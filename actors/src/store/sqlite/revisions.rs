@@ -47,7 +47,7 @@ pub(super) fn page(
         EarlierText::COLUMNS
     );
     let values = [
-        int(query.conversation.number),
+        int(query.conversation.number.0),
         int(message.sequence.0),
         int(first),
         int(count),

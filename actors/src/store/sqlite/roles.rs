@@ -23,6 +23,7 @@ use bytes::Bytes;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{MessageId, VersionId};
@@ -207,7 +208,7 @@ impl DocumentStore for SqliteStore {
     fn document(
         &self,
         tenant: Tenant,
-        number: u64,
+        number: EntityNumber,
     ) -> Later<Result<Option<IndexedDocument>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
             document_lists::row(connection, tenant, number)
@@ -263,7 +264,7 @@ impl DocumentStore for SqliteStore {
 
     fn documents_behind(
         &self,
-        number: u64,
+        number: EntityNumber,
         most: u32,
     ) -> Later<Result<Vec<OwnedDocument>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
@@ -312,7 +313,7 @@ impl DeliveryStore for SqliteStore {
 
     fn delivery(
         &self,
-        endpoint: u64,
+        endpoint: EntityNumber,
         number: i64,
     ) -> Later<Result<Option<StoredDelivery>, ReadError>> {
         self.loads.read(ReadClass::Deliveries, move |connection| {
@@ -322,7 +323,7 @@ impl DeliveryStore for SqliteStore {
 
     fn endpoint_totals(
         &self,
-        endpoints: Vec<u64>,
+        endpoints: Vec<EntityNumber>,
     ) -> Later<Result<Vec<EndpointTotals>, ReadError>> {
         self.lists.read(ReadClass::SERVER, move |connection| {
             endpoints

@@ -48,12 +48,12 @@ impl Scan {
             Start::After(at) => Scan {
                 descending,
                 reversed: false,
-                bound: Some(at.number),
+                bound: Some(at.number.0),
             },
             Start::Before(at) => Scan {
                 descending: !descending,
                 reversed: true,
-                bound: Some(at.number),
+                bound: Some(at.number.0),
             },
         }
     }

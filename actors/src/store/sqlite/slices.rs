@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, Columns, columns, int, only, optional_millis, whole};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
@@ -29,7 +30,7 @@ pub(super) struct Entry {
     pub(super) pos: Position,
     pub(super) at: Timestamp,
     /// The number of the assignee's identifier; 0 where there is none.
-    pub(super) assignee: u64,
+    pub(super) assignee: EntityNumber,
     pub(super) kind: u8,
     /// One more than its code; 0 where there is none.
     pub(super) channel: u8,
@@ -45,7 +46,7 @@ pub(super) struct Wanted {
     /// The kinds that pass, a bit for each.
     kinds: u64,
     channel: Option<u8>,
-    pub(super) assignee: Option<u64>,
+    pub(super) assignee: Option<EntityNumber>,
 }
 
 impl Wanted {
@@ -118,7 +119,7 @@ impl Wanted {
         WantedValues {
             kinds: i64::from_le_bytes(self.kinds.to_le_bytes()),
             channel: self.channel.map(|channel| i64::from(channel) - 1),
-            assignee: self.assignee.map(int),
+            assignee: self.assignee.map(|user| int(user.0)),
         }
     }
 }
@@ -195,7 +196,7 @@ impl Entry {
         let (pos, at, assignee) = (
             self.pos.0.to_le_bytes(),
             self.at.0.to_le_bytes(),
-            self.assignee.to_le_bytes(),
+            self.assignee.0.to_le_bytes(),
         );
         pos.into_iter()
             .chain(at)
@@ -211,7 +212,7 @@ impl Entry {
         Some(Entry {
             pos: Position(i64::from_le_bytes(*pos)),
             at: Timestamp(i64::from_le_bytes(*at)),
-            assignee: u64::from_le_bytes(*assignee),
+            assignee: EntityNumber(u64::from_le_bytes(*assignee)),
             kind: code[0],
             channel: code[1],
         })
@@ -276,7 +277,7 @@ columns! {
         number: Option<u64>,
         pos: Position,
         at: Timestamp,
-        assignee: Option<u64>,
+        assignee: Option<EntityNumber>,
         happened: u8,
         channel: Option<i64>,
     }
@@ -287,7 +288,7 @@ impl EntryRow {
         Entry {
             pos: self.pos,
             at: self.at,
-            assignee: self.assignee.unwrap_or(0),
+            assignee: self.assignee.unwrap_or(EntityNumber::ZERO),
             kind: self.happened,
             channel: channel_code(self.channel),
         }
@@ -460,10 +461,10 @@ fn put(
            WHERE scope = ?1 AND assignee = ?2 AND first < ?3 ORDER BY first DESC LIMIT 1), 0), ?4 WHERE true
          ON CONFLICT DO UPDATE SET here = excluded.here",
     )?;
-    let assignees: HashSet<u64> = added
+    let assignees: HashSet<EntityNumber> = added
         .iter()
         .map(|entry| entry.assignee)
-        .filter(|user| *user != 0)
+        .filter(|user| *user != EntityNumber::ZERO)
         .collect();
     for assignee in assignees {
         let here = slice
@@ -473,7 +474,7 @@ fn put(
             .count();
         upsert.execute(params![
             tenant,
-            int(assignee),
+            int(assignee.0),
             int(slice.first),
             i64::try_from(here).unwrap_or(i64::MAX)
         ])?;
@@ -495,7 +496,7 @@ columns! {
 pub(super) fn share_until(
     connection: &Connection,
     tenant: i64,
-    assignee: u64,
+    assignee: EntityNumber,
     first: u64,
 ) -> rusqlite::Result<Option<Share>> {
     let sql = format!(
@@ -503,14 +504,14 @@ pub(super) fn share_until(
          ORDER BY first DESC LIMIT 1",
         Share::COLUMNS
     );
-    share(connection, &sql, [tenant, int(assignee), int(first)])
+    share(connection, &sql, [tenant, int(assignee.0), int(first)])
 }
 
 /// The assignee's first slice that begins behind this number.
 pub(super) fn share_behind(
     connection: &Connection,
     tenant: i64,
-    assignee: u64,
+    assignee: EntityNumber,
     first: u64,
 ) -> rusqlite::Result<Option<Share>> {
     let sql = format!(
@@ -518,7 +519,7 @@ pub(super) fn share_behind(
          ORDER BY first LIMIT 1",
         Share::COLUMNS
     );
-    share(connection, &sql, [tenant, int(assignee), int(first)])
+    share(connection, &sql, [tenant, int(assignee.0), int(first)])
 }
 
 fn share(connection: &Connection, sql: &str, values: [i64; 3]) -> rusqlite::Result<Option<Share>> {
@@ -536,9 +537,10 @@ pub(super) fn delete(connection: &Connection, tenant: i64, slice: &Slice) -> rus
     let mut delete = connection.prepare_cached(
         "DELETE FROM feed_assignees WHERE scope = ?1 AND assignee = ?2 AND first = ?3",
     )?;
-    let assignees: HashSet<u64> = slice.entries.iter().map(|entry| entry.assignee).collect();
+    let assignees: HashSet<EntityNumber> =
+        slice.entries.iter().map(|entry| entry.assignee).collect();
     for assignee in assignees {
-        delete.execute([tenant, int(assignee), int(slice.first)])?;
+        delete.execute([tenant, int(assignee.0), int(slice.first)])?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::dirty_headers::DirtyHeaders;
 use crate::store::{Timed, TimedCursor, TimedQuery, Timing};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::Status;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::ConversationId;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -27,13 +28,13 @@ pub(super) fn timed(
 /// Before every conversation.
 const BEGINNING: TimedCursor = TimedCursor {
     listed_at: Timestamp::MIN,
-    number: 0,
+    number: EntityNumber::ZERO,
 };
 
 columns! {
     /// A conversation that sleeps.
     struct SnoozedRow {
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         scope: Tenant,
         snoozed_until: Timestamp,
@@ -47,7 +48,7 @@ fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<
          WHERE snoozed_until IS NOT NULL AND (snoozed_until, n) > (?1, ?2) ORDER BY snoozed_until, n LIMIT ?3",
         SnoozedRow::COLUMNS
     ))?;
-    let mut rows = statement.query(params![listed_at.0, int(number), query.limit])?;
+    let mut rows = statement.query(params![listed_at.0, int(number.0), query.limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let row = SnoozedRow::read(row)?;
@@ -67,7 +68,7 @@ fn snoozed(connection: &Connection, query: &TimedQuery) -> rusqlite::Result<Vec<
 columns! {
     /// A conversation that does not sleep, and its last activity as its header says it.
     struct IdleRow {
-        n: u64,
+        n: EntityNumber,
         tail: u64,
         scope: Tenant,
         active_at: Timestamp = "max(roused_at, ifnull(last_message_at, 0))",
@@ -98,7 +99,7 @@ fn idle(
     let mut rows = statement.query(params![
         tenant.number(),
         listed_at.0,
-        int(number),
+        int(number.0),
         query.limit
     ])?;
     let mut found = Vec::new();

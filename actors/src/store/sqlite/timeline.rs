@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::slices::{self, Entry, SLICE, Slice, Totals, Wanted, first_of};
 use crate::store::{EventQuery, ReadError};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 
 /// Where the events of a page stand.
@@ -231,7 +232,7 @@ impl Timeline<'_> {
     }
 
     /// How many of an assignee's stand before a slice.
-    fn assigned_before(&self, assignee: u64, first: u64) -> rusqlite::Result<u64> {
+    fn assigned_before(&self, assignee: EntityNumber, first: u64) -> rusqlite::Result<u64> {
         let earlier = slices::share_until(self.connection, self.tenant, assignee, first - 1)?;
         if let Some(share) = earlier {
             return Ok(share.before + share.here);

@@ -7,6 +7,7 @@ use super::codec::{self, Columns, columns, int, only, whole};
 use super::row_page::{RowPage, Scan, Where};
 use crate::store::{FramedVersion, StoredPage, StoredVersion, VersionQuery};
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::VersionId;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::cores;
@@ -18,13 +19,13 @@ columns! {
     /// A version without its content.
     struct VersionRow {
         number: u64,
-        id_number: u64,
+        id_number: EntityNumber,
         id_tail: u64,
         label: Option<Box<str>>,
         branch: Box<str>,
         parents: Box<str>,
         message: Option<Box<str>>,
-        author: Option<u64>,
+        author: Option<EntityNumber>,
         author_tail: Option<u64>,
         at: Timestamp,
     }
@@ -57,7 +58,7 @@ pub(super) fn all(
             "SELECT {} FROM versions WHERE document = ?1 ORDER BY number",
             VersionRow::COLUMNS
         ))?
-        .query_map([int(document.number)], version)?
+        .query_map([int(document.number.0)], version)?
         .collect()
 }
 
@@ -81,7 +82,7 @@ pub(super) fn one(
             "SELECT {} FROM versions WHERE document = ?1 AND number = ?2",
             VersionRow::COLUMNS
         ))?
-        .query_row([int(document.number), int(number)], version)
+        .query_row([int(document.number.0), int(number)], version)
         .optional()?;
     let Some(found) = found else { return Ok(None) };
     let mut find = connection.prepare_cached(&format!(
@@ -91,7 +92,7 @@ pub(super) fn one(
     let mut frames = Vec::new();
     let mut next = Some(int(number));
     while let Some(number) = next {
-        let values = [int(document.number), number, LONG_FRAME_BYTES];
+        let values = [int(document.number.0), number, LONG_FRAME_BYTES];
         let FrameRow { base, frame } = find.query_row(values, whole)?;
         let frame = frame.map_or_else(|| long_frame(connection, document, number), Ok)?;
         frames.push(Bytes::from(frame));
@@ -114,7 +115,7 @@ fn long_frame(
     let _pin = cores::pin_to_batch_cores();
     connection
         .prepare_cached("SELECT frame FROM versions WHERE document = ?1 AND number = ?2")?
-        .query_row([int(document.number), number], only)
+        .query_row([int(document.number.0), number], only)
 }
 
 /// A page of a document's versions; the name of the cursor where it is none of theirs.
@@ -122,7 +123,7 @@ pub(super) fn page(
     connection: &Connection,
     query: &VersionQuery,
 ) -> rusqlite::Result<Result<StoredPage<StoredVersion>, &'static str>> {
-    let n = int(query.document.number);
+    let n = int(query.document.number.0);
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = Where::default();
     filter.and("document = ?", n);
@@ -142,7 +143,7 @@ pub(super) fn page(
         let mut find = connection.prepare_cached(
             "SELECT 1 FROM versions WHERE document = ?1 AND number = ?2 AND id_number = ?3 AND id_tail = ?4",
         )?;
-        if !find.exists([n, number, int(at.number), int(at.tail)])? {
+        if !find.exists([n, number, int(at.number.0), int(at.tail)])? {
             return Ok(Err(field));
         }
         filter.and(&format!("number {} ?", scan.compare()), number);
@@ -159,7 +160,7 @@ pub(super) fn page(
 columns! {
     /// The identifier of a version.
     struct VersionIdRow {
-        id_number: u64,
+        id_number: EntityNumber,
         id_tail: u64,
     }
 }
@@ -177,7 +178,8 @@ pub(super) fn ids(
     numbers
         .iter()
         .map(|number| {
-            let row: VersionIdRow = find.query_row([int(document.number), int(*number)], whole)?;
+            let row: VersionIdRow =
+                find.query_row([int(document.number.0), int(*number)], whole)?;
             Ok(VersionId::from_parts(row.id_number, row.id_tail))
         })
         .collect()

@@ -6,6 +6,7 @@ use super::batch::PayloadDigests;
 use crate::store::{DeliverySlice, Settle, Stored, Unwritten, Written};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::{Incarnation, LoadError};
 
@@ -51,7 +52,7 @@ impl Work {
     }
 
     /// The entity whose works keep their order.
-    pub(super) fn entity(&self) -> Option<u64> {
+    pub(super) fn entity(&self) -> Option<EntityNumber> {
         match self {
             Work::Commit { commit, .. } => Some(commit.subject.number),
             Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::pace::Phase;
 use super::work::Work;
+use colloquy_model::entity_number::EntityNumber;
 
 /// At most so many works in one transaction.
 const BATCH_MAX: usize = 1024;
@@ -21,7 +22,7 @@ pub(super) struct Arrivals {
     /// Large works, and those on the same entities behind them.
     large: VecDeque<Work>,
     /// How many of these each entity has.
-    waiting: HashMap<u64, usize>,
+    waiting: HashMap<EntityNumber, usize>,
 }
 
 impl Arrivals {
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use colloquy_runtime::Incarnation;
 
-    fn work(entity: u64, expected: u64, bytes: usize) -> Work {
+    fn work(entity: EntityNumber, expected: u64, bytes: usize) -> Work {
         let commit = row_of(entity, expected, bytes);
         Work::Commit {
             incarnation: Incarnation(1),
@@ -110,7 +111,7 @@ mod tests {
     /// The works of the next transaction, by entity and sequence.
     fn next(arrivals: &mut Arrivals) -> Vec<(u64, u64)> {
         let place = |work: &Work| match work {
-            Work::Commit { commit, .. } => Some((commit.subject.number, commit.expected.0)),
+            Work::Commit { commit, .. } => Some((commit.subject.number.0, commit.expected.0)),
             Work::Barrier { .. }
             | Work::Reload { .. }
             | Work::ChoreDone { .. }
@@ -129,14 +130,14 @@ mod tests {
     fn small_works_pass_large_ones_and_those_on_one_entity_keep_their_order() {
         let mut arrivals = Arrivals::default();
         for entity in 1..=3 {
-            arrivals.push(work(entity, 0, 700_000));
+            arrivals.push(work(EntityNumber(entity), 0, 700_000));
         }
-        arrivals.push(work(2, 1, 10));
-        arrivals.push(work(2, 2, 10));
-        arrivals.push(work(9, 0, 10));
+        arrivals.push(work(EntityNumber(2), 1, 10));
+        arrivals.push(work(EntityNumber(2), 2, 10));
+        arrivals.push(work(EntityNumber(9), 0, 10));
         assert_eq!(next(&mut arrivals), [(9, 0), (1, 0)]);
-        arrivals.push(work(1, 1, 10));
-        arrivals.push(work(3, 1, 10));
+        arrivals.push(work(EntityNumber(1), 1, 10));
+        arrivals.push(work(EntityNumber(3), 1, 10));
         assert_eq!(next(&mut arrivals), [(1, 1), (2, 0)]);
         assert_eq!(next(&mut arrivals), [(3, 0)]);
         assert!(arrivals.are_left());
@@ -148,9 +149,9 @@ mod tests {
     fn a_barrier_waits_for_the_large_work_of_its_entity_and_the_end_for_all() {
         let mut arrivals = Arrivals::default();
         for entity in 1..=4 {
-            arrivals.push(work(entity, 0, 300_000));
+            arrivals.push(work(EntityNumber(entity), 0, 300_000));
         }
-        let subject = row_of(3, 0, 0).subject;
+        let subject = row_of(EntityNumber(3), 0, 0).subject;
         arrivals.push(Work::Barrier {
             subject,
             incarnation: Incarnation(1),
@@ -160,7 +161,7 @@ mod tests {
         let all = arrivals.next(Phase::Closing);
         assert_eq!(all.len(), 4);
         assert!(matches!(all.last().unwrap(), Work::Barrier { .. }));
-        let mut document = row_of(1, 0, 0);
+        let mut document = row_of(EntityNumber(1), 0, 0);
         document.rows.first_mut().unwrap().payload = Bytes::from(vec![0; LARGE_MIN]);
         assert!(document.bytes() >= LARGE_MIN);
     }

@@ -31,6 +31,7 @@ use crate::store::{
 };
 use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header};
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_runtime::{CommitFailure, Incarnation, threads};
@@ -42,7 +43,7 @@ const SEQUENCES_MAX: usize = 200_000;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) counts: Counts,
-    pub(super) sequences: HashMap<u64, Sequence>,
+    pub(super) sequences: HashMap<EntityNumber, Sequence>,
     pub(super) fold: HeaderFlusher,
     pub(super) lagging: Arc<DirtyHeaders>,
     pub(super) slicing: SegmentWriter,
@@ -460,15 +461,15 @@ impl Replies {
 }
 
 /// Incarnations that lost a commit, by entity.
-pub(super) type Bans = HashMap<u64, Vec<Incarnation>>;
+pub(super) type Bans = HashMap<EntityNumber, Vec<Incarnation>>;
 
-fn ban(bans: &mut Bans, entity: u64, incarnation: Incarnation) {
+fn ban(bans: &mut Bans, entity: EntityNumber, incarnation: Incarnation) {
     if !is_banned(bans, entity, incarnation) {
         bans.entry(entity).or_default().push(incarnation);
     }
 }
 
-fn is_banned(bans: &Bans, entity: u64, incarnation: Incarnation) -> bool {
+fn is_banned(bans: &Bans, entity: EntityNumber, incarnation: Incarnation) -> bool {
     bans.get(&entity)
         .is_some_and(|lost| lost.contains(&incarnation))
 }

@@ -17,6 +17,7 @@ use super::{Bare, Folder, row_of};
 use crate::store::EventQuery;
 use crate::store::contract::{Bench, House, wait};
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
@@ -127,7 +128,7 @@ fn rows_that_retention_took_are_freed_but_for_messages_and_the_last() {
         EventKind::MessageCreated,
     ];
     for expected in 0..30_u64 {
-        let mut commit = row_of(1, expected, 10);
+        let mut commit = row_of(EntityNumber(1), expected, 10);
         commit.rows[0].kind = happened[usize::try_from(expected % 3).unwrap()];
         assert_eq!(bare.batch(vec![(Incarnation::next(), commit)]), [Ok(())]);
     }

@@ -20,6 +20,7 @@ use crate::store::contract::{Bench, House, wait};
 use crate::store::{CommitLog, ReadError, Store};
 use crate::views::Views;
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::sequence::Sequence;
 use colloquy_runtime::Incarnation;
 
@@ -149,7 +150,7 @@ fn long_reads_one_after_the_other_neither_hold_up_commits_nor_keep_a_text_in_the
         telling.1.notify_all();
     };
     let submit = |expected: u64, redacts: Option<u64>| {
-        let mut commit = row_of(1, expected, 10);
+        let mut commit = row_of(EntityNumber(1), expected, 10);
         if expected == 0 {
             commit.rows[0].payload = Bytes::from_static(MARKER.as_bytes());
         }

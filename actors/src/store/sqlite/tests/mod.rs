@@ -34,6 +34,7 @@ use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Commit, ConstraintViolation, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -276,7 +277,7 @@ impl Bare {
 }
 
 /// A message of an entity, of so many bytes.
-pub(super) fn row_of(entity: u64, expected: u64, bytes: usize) -> Commit {
+pub(super) fn row_of(entity: EntityNumber, expected: u64, bytes: usize) -> Commit {
     let counts = MessageCounts {
         customer: expected + 1,
         last_message_at: Some(Timestamp(1)),

@@ -16,6 +16,7 @@ use super::super::pace::Phase;
 use super::{Bare, row_of};
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::commit::Commit;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -29,7 +30,10 @@ fn the_log_grows_in_steps_and_what_stands_before_the_zeros_is_recovered() {
     let one = Incarnation::next();
     let mut lengths = std::collections::BTreeSet::new();
     for n in 0..COMMITS {
-        assert_eq!(bare.batch(vec![(one, row_of(1, n, 10_000))]), [Ok(())]);
+        assert_eq!(
+            bare.batch(vec![(one, row_of(EntityNumber(1), n, 10_000))]),
+            [Ok(())]
+        );
         lengths.insert(std::fs::metadata(&log).unwrap().len());
     }
     assert!(lengths.last() > Some(&3_000_000), "{lengths:?}");
@@ -50,16 +54,19 @@ fn the_log_grows_in_steps_and_what_stands_before_the_zeros_is_recovered() {
 fn a_full_disk_acknowledges_nothing_and_later_goes_on() {
     let mut bare = Bare::new();
     let first = Incarnation::next();
-    assert_eq!(bare.batch(vec![(first, row_of(1, 0, 10))]), [Ok(())]);
+    assert_eq!(
+        bare.batch(vec![(first, row_of(EntityNumber(1), 0, 10))]),
+        [Ok(())]
+    );
     bare.writer
         .connection
         .query_row("PRAGMA max_page_count = 1", [], |_| Ok(()))
         .unwrap();
     let other = Incarnation::next();
     let refused = bare.batch(vec![
-        (other, row_of(2, 0, 10)),
-        (first, row_of(1, 1, 500_000)),
-        (first, row_of(1, 2, 10)),
+        (other, row_of(EntityNumber(2), 0, 10)),
+        (first, row_of(EntityNumber(1), 1, 500_000)),
+        (first, row_of(EntityNumber(1), 2, 10)),
     ]);
     assert_eq!(
         refused,
@@ -76,15 +83,15 @@ fn a_full_disk_acknowledges_nothing_and_later_goes_on() {
         .query_row("PRAGMA max_page_count = 1000000", [], |_| Ok(()))
         .unwrap();
     assert_eq!(
-        bare.batch(vec![(first, row_of(1, 1, 10))]),
+        bare.batch(vec![(first, row_of(EntityNumber(1), 1, 10))]),
         [Err(CommitFailure::Unavailable)],
         "it lost a commit"
     );
     let again = Incarnation::next();
     assert_eq!(
         bare.batch(vec![
-            (again, row_of(1, 1, 500_000)),
-            (again, row_of(1, 2, 10))
+            (again, row_of(EntityNumber(1), 1, 500_000)),
+            (again, row_of(EntityNumber(1), 2, 10))
         ]),
         [Ok(()), Ok(())]
     );
@@ -104,7 +111,7 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
         .execute_batch("PRAGMA query_only = 1")
         .unwrap();
     assert_eq!(
-        bare.batch(vec![(Incarnation::next(), row_of(1, 0, 10))]),
+        bare.batch(vec![(Incarnation::next(), row_of(EntityNumber(1), 0, 10))]),
         [Err(CommitFailure::Unavailable)]
     );
     bare.writer.keep_house(Phase::Running);
@@ -124,13 +131,16 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
 fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
     let mut bare = Bare::new();
     let one = Incarnation::next();
-    assert_eq!(bare.batch(vec![(one, row_of(1, 0, 10))]), [Ok(())]);
+    assert_eq!(
+        bare.batch(vec![(one, row_of(EntityNumber(1), 0, 10))]),
+        [Ok(())]
+    );
     let stranger = Connection::open(bare.folder.path()).unwrap();
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let many = (2..200).map(|entity| (Incarnation::next(), row_of(entity, 0, 10)));
+    let many = (2..200).map(|entity| (Incarnation::next(), row_of(EntityNumber(entity), 0, 10)));
     let begun = Instant::now();
     let refused = bare.batch(
-        std::iter::once((one, row_of(1, 1, 10)))
+        std::iter::once((one, row_of(EntityNumber(1), 1, 10)))
             .chain(many)
             .collect(),
     );
@@ -148,7 +158,7 @@ fn a_file_that_another_connection_holds_is_away_at_once_and_comes_back() {
     bare.writer.keep_house(Phase::Running);
     assert!(!bare.writer.healthy.load(Ordering::Relaxed));
     stranger.execute_batch("ROLLBACK").unwrap();
-    let again = (2..200).map(|entity| (Incarnation::next(), row_of(entity, 0, 10)));
+    let again = (2..200).map(|entity| (Incarnation::next(), row_of(EntityNumber(entity), 0, 10)));
     assert!(bare.batch(again.collect()).iter().all(Result::is_ok));
     assert_eq!((bare.rows(), bare.gaps()), (199, 0));
 }
@@ -162,7 +172,7 @@ fn a_damaged_slice_of_one_accounts_events_keeps_no_commit_out() {
             Incarnation::next(),
             Commit {
                 tenant,
-                ..row_of(account.into(), expected, 10)
+                ..row_of(EntityNumber(account.into()), expected, 10)
             },
         )
     };
@@ -201,13 +211,13 @@ fn a_damaged_slice_of_one_accounts_events_keeps_no_commit_out() {
 fn a_commit_that_can_not_be_written_fails_alone() {
     let mut bare = Bare::new();
     let [one, two, three] = [(); 3].map(|()| Incarnation::next());
-    let mut poisoned = row_of(2, 0, 10);
+    let mut poisoned = row_of(EntityNumber(2), 0, 10);
     poisoned.rows[0].edits = Some(Sequence(77));
     let batch = vec![
-        (one, row_of(1, 0, 10)),
+        (one, row_of(EntityNumber(1), 0, 10)),
         (two, poisoned),
-        (two, row_of(2, 0, 10)),
-        (three, row_of(3, 0, 10)),
+        (two, row_of(EntityNumber(2), 0, 10)),
+        (three, row_of(EntityNumber(3), 0, 10)),
     ];
     assert_eq!(
         bare.batch(batch),
@@ -235,12 +245,17 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
     for n in 1..=10 {
         fold.note(
             &lagging,
-            lag(n, Sequence(1)),
+            lag(EntityNumber(n), Sequence(1)),
             1,
             Position(i64::try_from(n).unwrap()),
         );
     }
-    fold.note(&lagging, lag(7, Sequence(40)), 39, Position(11));
+    fold.note(
+        &lagging,
+        lag(EntityNumber(7), Sequence(40)),
+        39,
+        Position(11),
+    );
     let due = fold.due(&lagging, Duration::ZERO, 5);
     fold.put_back(&lagging, &due);
     assert_eq!(
@@ -253,7 +268,7 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
         let due = fold.due(&lagging, Duration::ZERO, 3);
         assert!(!due.is_empty());
         for lag in due {
-            left.retain(|held| *held != lag.conversation);
+            left.retain(|held| *held != lag.conversation.0);
             fold.wrote(&lagging, lag);
         }
         let lowest = left

@@ -14,8 +14,9 @@ use colloquy_runtime::offload::ComputeLimits;
 use ipnet::IpNet;
 use toml::Value;
 
+use super::checks::network;
 use super::overlay::KINDS;
-use super::sections::{Config, Events, PlanSection, Server, Supervision, Webhooks, network};
+use super::sections::{Config, Events, PlanSection, Server, Supervision, Webhooks};
 
 impl Supervision {
     /// Every number with its full name, those of single kinds too.

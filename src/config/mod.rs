@@ -1,6 +1,7 @@
 //! Settings: one struct per section. Knows no defaults: these stand in config.toml, which is
 //! compiled in.
 
+mod checks;
 mod convert;
 mod overlay;
 mod sections;

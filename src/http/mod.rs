@@ -2,8 +2,8 @@
 //! rule of the business and no store.
 //!
 //! - `routes/` the table of operations, and one file of handlers per resource
-//! - `operation.rs` a row of that table; `router.rs` from a path to a row; `openapi.rs` and `docs/`
-//!   the table for readers
+//! - `operation.rs` a row of that table; `router.rs` from a path to a row; `openapi.rs` with its
+//!   parts, and `docs/`: the table for readers
 //! - `dispatch.rs` one request from its head to its response, each check in its order;
 //!   `api_call.rs` the request as its handler receives it
 //! - `authentication.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`,
@@ -44,6 +44,8 @@ mod links;
 mod metrics;
 mod openapi;
 mod openapi_bounds;
+mod openapi_responses;
+mod openapi_schemas;
 mod operation;
 mod output;
 mod pipelining;

@@ -1,5 +1,6 @@
-//! The table: every operation of the interface, one builder call each. What does not stand here
-//! does not exist, neither for callers nor in the document.
+//! The table: every operation of the interface, one builder call each. What stands neither here
+//! nor in `document/`, `webhook_table.rs` or `operator_table.rs` does not exist, neither for callers
+//! nor in the document.
 
 mod accounts;
 mod actors;
@@ -11,25 +12,19 @@ mod document;
 mod events;
 mod keys;
 mod messages;
+mod operator_table;
 mod realtime;
 mod records;
 mod service;
+mod webhook_table;
 mod webhooks;
 
 use colloquy_actors::accounts::{
-    Account, ChangeAccount, ChangeCustomer, ChangeKey, ChangeUser, CreateCustomer, CreateUser,
-    Customer, CustomerView, Key, User,
+    ChangeCustomer, ChangeUser, CreateCustomer, CreateUser, Customer, CustomerView, User,
 };
 use colloquy_actors::conversation::messages::ConversationView;
-use colloquy_actors::supervision::messages::SupervisionView;
-use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
-use colloquy_actors::webhook::{
-    DeliveryLogView, DeliveryView, HealthView, ReplayView, Webhook, WebhookView,
-};
-use colloquy_model::account::AccountView;
-use colloquy_model::attempt::Attempt;
 use colloquy_model::conversation::{MessageView, RevisionView};
-use colloquy_model::key::{KeyView, Permission};
+use colloquy_model::key::Permission;
 use colloquy_model::user::UserView;
 
 pub(super) use self::document::refusal_page;
@@ -56,7 +51,6 @@ const READ_USERS: AuthRequirement = AuthRequirement::Key(&[
     Permission::DocumentsRead,
 ]);
 const WRITE_USERS: AuthRequirement = AuthRequirement::Key(&[Permission::UsersManage]);
-const MANAGE_WEBHOOKS: AuthRequirement = AuthRequirement::Key(&[Permission::WebhooksManage]);
 
 /// All operations, in the order in which the document shows them.
 pub(crate) fn operations() -> Vec<Operation> {
@@ -67,15 +61,10 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(customers());
     all.extend(users());
     all.extend(document::operations());
-    all.extend(webhooks());
+    all.extend(webhook_table::operations());
     all.extend(service());
     all.extend(descriptions());
-    all.extend(accounts());
-    all.extend(keys());
-    all.extend(watching());
-    all.extend(actors());
-    all.extend(steering());
-    all.extend(supervision());
+    all.extend(operator_table::operations());
     all
 }
 
@@ -360,108 +349,6 @@ fn users() -> Vec<Operation> {
     ]
 }
 
-/// Webhooks stand in both interfaces, with the same handlers.
-macro_rules! webhooks {
-    ($base:literal, $after:literal) => {
-        vec![
-            post(concat!($base, "/webhooks"), concat!("createWebhook", $after), webhooks::create)
-                .about(
-                    "Webhooks",
-                    "Create a webhook endpoint",
-                    "The answer's `secret` signs its deliveries: it is shown only here.",
-                )
-                .auth(MANAGE_WEBHOOKS)
-                .creates::<WebhookView>(LocationRule::UnderRequestPath)
-                .secret(),
-            get(concat!($base, "/webhooks"), concat!("listWebhooks", $after), records::list::<Webhook>)
-                .about("Webhooks", "List webhook endpoints", "Newest first.")
-                .auth(MANAGE_WEBHOOKS)
-                .lists::<WebhookView>(),
-            get(concat!($base, "/webhooks/{webhook_id}"), concat!("getWebhook", $after), records::read::<Webhook>)
-                .about("Webhooks", "Get a webhook endpoint", "Shows one endpoint, without its secret.")
-                .auth(MANAGE_WEBHOOKS)
-                .shows::<WebhookView>(),
-            patch(concat!($base, "/webhooks/{webhook_id}"), concat!("changeWebhook", $after), webhooks::change)
-                .about(
-                    "Webhooks",
-                    "Change a webhook endpoint",
-                    "What is given is set, what is left out stays; a `filter` replaces the one before as a whole.",
-                )
-                .auth(MANAGE_WEBHOOKS)
-                .shows::<WebhookView>(),
-            delete(concat!($base, "/webhooks/{webhook_id}"), concat!("deleteWebhook", $after), records::remove::<Webhook>)
-                .about("Webhooks", "Delete a webhook endpoint", "What waits for it is given up.")
-                .auth(MANAGE_WEBHOOKS),
-            post(
-                concat!($base, "/webhooks/{webhook_id}/rotate-secret"),
-                concat!("rotateWebhookSecret", $after),
-                webhooks::rotate_secret,
-            )
-            .about(
-                "Webhooks",
-                "Rotate an endpoint's secret",
-                "The answer's `secret` is the new one: it is shown only here. The old one signs too for the overlap.",
-            )
-            .auth(MANAGE_WEBHOOKS)
-            .shows::<WebhookView>()
-            .conditional()
-            .secret(),
-            post(concat!($base, "/webhooks/{webhook_id}/test"), concat!("testWebhook", $after), webhooks::test)
-                .about(
-                    "Webhooks",
-                    "Try a webhook endpoint",
-                    "Sends a sample at once, also to an endpoint that is disabled, and shows what came of it.",
-                )
-                .auth(MANAGE_WEBHOOKS)
-                .shows::<Attempt>(),
-            get(
-                concat!($base, "/webhooks/{webhook_id}/deliveries"),
-                concat!("listDeliveries", $after),
-                deliveries::list,
-            )
-            .about("Webhooks", "List an endpoint's deliveries", "Newest first.")
-            .auth(MANAGE_WEBHOOKS)
-            .lists::<DeliveryView>(),
-            get(
-                concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}"),
-                concat!("getDelivery", $after),
-                deliveries::read,
-            )
-            .about("Webhooks", "Get a delivery", "Shows one delivery with each attempt.")
-            .auth(MANAGE_WEBHOOKS)
-            .shows::<DeliveryLogView>(),
-            post(
-                concat!($base, "/webhooks/{webhook_id}/deliveries/{delivery_id}/retry"),
-                concat!("retryDelivery", $after),
-                deliveries::retry,
-            )
-            .about(
-                "Webhooks",
-                "Send a delivery again",
-                "One that waits is sent at once, when its turn has come; one that has ended is sent once more.",
-            )
-            .auth(MANAGE_WEBHOOKS)
-            .accepts::<DeliveryView>()
-            .refuses(&[Kind::Conflict]),
-            post(concat!($base, "/webhooks/{webhook_id}/replay"), concat!("replayEvents", $after), deliveries::replay)
-                .about(
-                    "Webhooks",
-                    "Send events of the past again",
-                    "All stored events that match, in order, beside what happens now; older ones than the endpoint too.",
-                )
-                .auth(MANAGE_WEBHOOKS)
-                .accepts::<ReplayView>()
-                .refuses(&[Kind::Conflict]),
-        ]
-    };
-}
-
-fn webhooks() -> Vec<Operation> {
-    let mut all = webhooks!("/v1", "");
-    all.extend(webhooks!("/api/v1", "OfDocuments"));
-    all
-}
-
 fn service() -> Vec<Operation> {
     const TAG: &str = "Service";
     vec![
@@ -535,246 +422,5 @@ fn descriptions() -> Vec<Operation> {
         get("/docs/style.css", "getDocsStyle", service::docs_style)
             .about(TAG, "Get the page's style", "What makes `/docs` readable.")
             .writes("text/css; charset=utf-8"),
-    ]
-}
-
-fn accounts() -> Vec<Operation> {
-    const TAG: &str = "Operators: accounts";
-    vec![
-        post("/admin/v1/accounts", "createAccount", accounts::create)
-            .about(
-                TAG,
-                "Create an account",
-                "An account owns everything else, and nothing of it is visible to another.",
-            )
-            .auth(AuthRequirement::Operator)
-            .creates::<AccountView>(LocationRule::UnderRequestPath),
-        get(
-            "/admin/v1/accounts",
-            "listAccounts",
-            records::list::<Account>,
-        )
-        .about(TAG, "List accounts", "Newest first.")
-        .auth(AuthRequirement::Operator)
-        .lists::<AccountView>(),
-        get(
-            "/admin/v1/accounts/{account_id}",
-            "getAccount",
-            records::read::<Account>,
-        )
-        .about(TAG, "Get an account", "Shows one account.")
-        .auth(AuthRequirement::Operator)
-        .shows::<AccountView>(),
-        patch(
-            "/admin/v1/accounts/{account_id}",
-            "changeAccount",
-            records::change::<Account, ChangeAccount>,
-        )
-        .about(
-            TAG,
-            "Change an account",
-            "Takes effect for the very next request of its keys.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<AccountView>(),
-    ]
-}
-
-fn watching() -> Vec<Operation> {
-    vec![
-        get(
-            "/admin/v1/webhooks",
-            "listWebhookHealth",
-            deliveries::health,
-        )
-        .about(
-            "Operators: health",
-            "How deliveries fare",
-            "Every webhook endpoint of every account, newest first.",
-        )
-        .auth(AuthRequirement::Operator)
-        .lists::<HealthView>(),
-        get("/admin/v1/store", "getStoreHealth", actors::health)
-            .about(
-                "Operators: health",
-                "How the store fares",
-                "Its size, how fast it commits, what waits for it, and how far its followers have come.",
-            )
-            .auth(AuthRequirement::Operator)
-            .shows::<StoreView>(),
-    ]
-}
-
-fn actors() -> Vec<Operation> {
-    const TAG: &str = "Operators: actors";
-    vec![
-        get("/admin/v1/actors", "listActorKinds", actors::kinds)
-            .about(TAG, "How actors fare", "The figures of every kind.")
-            .auth(AuthRequirement::Operator)
-            .shows::<actors::ActorKinds>(),
-        get(
-            "/admin/v1/actors/{actor_kind}",
-            "getActorKind",
-            actors::kind,
-        )
-        .about(
-            TAG,
-            "How the actors of one kind fare",
-            "The figures of the kind.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<ActorKindView>(),
-        get(
-            "/admin/v1/actors/{actor_kind}/instances",
-            "listActors",
-            actors::instances,
-        )
-        .about(
-            TAG,
-            "List the actors of one kind that are in memory",
-            "The largest or latest first; there is no next page.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<actors::ActorInstances>(),
-        get(
-            "/admin/v1/actors/{actor_kind}/instances/{actor_id}",
-            "getActor",
-            actors::instance,
-        )
-        .about(
-            TAG,
-            "Get an actor",
-            "One that is stored and not in memory is `passive`; looking does not load it. One that is loading is \
-             `loading`, although nobody knows yet whether it is stored.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<InstanceView>(),
-    ]
-}
-
-/// What operators do with one actor.
-fn steering() -> Vec<Operation> {
-    const TAG: &str = "Operators: actors";
-    vec![
-        post(
-            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/restart",
-            "restartActor",
-            actors::restart,
-        )
-        .about(
-            TAG,
-            "Restart an actor",
-            "It drops its state behind what is queued and loads it again; a backoff ends at once, and its crashes still \
-             count. Requests that come before that is done are one restart; where it is not in memory, or in \
-             quarantine, nothing is done.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<InstanceView>(),
-        post(
-            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/passivate",
-            "passivateActor",
-            actors::passivate,
-        )
-        .about(
-            TAG,
-            "Take an actor out of memory",
-            "As soon as it holds no request, which is waited for no longer than `ask_timeout_seconds`: 409 where it has \
-             been busy all the time. One that backs off or is in quarantine stays as it is; a drill stays ahead of it.",
-        )
-        .auth(AuthRequirement::Operator)
-        .refuses(&[Kind::Conflict])
-        .shows::<InstanceView>(),
-        post(
-            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/release",
-            "releaseActor",
-            actors::release,
-        )
-        .about(
-            TAG,
-            "Release an actor from quarantine",
-            "Or from a backoff. Its crashes are forgotten. Where it is in neither, nothing is done.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<InstanceView>(),
-        post(
-            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/crash",
-            "crashActor",
-            actors::crash,
-        )
-        .about(
-            TAG,
-            "Let an actor crash",
-            "A drill: its next request panics. One that is not in memory is loaded first; a passivation in between does \
-             not end the drill.",
-        )
-        .auth(AuthRequirement::Operator)
-        .known_by(actors::check_drills)
-        .refuses(&[Kind::Forbidden])
-        .shows::<InstanceView>(),
-    ]
-}
-
-fn supervision() -> Vec<Operation> {
-    const TAG: &str = "Operators: supervision";
-    vec![
-        get("/admin/v1/supervision", "getSupervision", actors::settings)
-            .about(
-                TAG,
-                "How actors are supervised",
-                "Each setting of each kind, with its value and the one that is configured.",
-            )
-            .auth(AuthRequirement::Operator)
-            .shows::<SupervisionView>(),
-        patch(
-            "/admin/v1/supervision",
-            "changeSupervision",
-            actors::change_settings,
-        )
-        .about(
-            TAG,
-            "Change how actors are supervised",
-            "What is given is set, what is left out stays, null goes back to what is configured. Holds at once for \
-             actors that live, for a backoff or a quarantine that runs, counted from its beginning, and after a restart.",
-        )
-        .auth(AuthRequirement::Operator)
-        .shows::<SupervisionView>(),
-    ]
-}
-
-fn keys() -> Vec<Operation> {
-    const TAG: &str = "Operators: keys";
-    vec![
-        post("/admin/v1/accounts/{account_id}/keys", "createKey", keys::create)
-            .about(TAG, "Create a key", "The answer's `key` is the secret: it is shown only here.")
-            .auth(AuthRequirement::Operator)
-            .creates::<KeyView>(LocationRule::UnderPath("/admin/v1/keys/"))
-            .secret(),
-        get("/admin/v1/accounts/{account_id}/keys", "listKeys", records::list::<Key>)
-            .about(TAG, "List an account's keys", "Newest first, revoked ones too.")
-            .auth(AuthRequirement::Operator)
-            .lists::<KeyView>(),
-        get("/admin/v1/keys/{key_id}", "getKey", records::read::<Key>)
-            .about(TAG, "Get a key", "Shows one key, without its secret.")
-            .auth(AuthRequirement::Operator)
-            .shows::<KeyView>(),
-        patch("/admin/v1/keys/{key_id}", "changeKey", records::change::<Key, ChangeKey>)
-            .about(TAG, "Change a key", "Takes effect for the very next request with it.")
-            .auth(AuthRequirement::Operator)
-            .shows::<KeyView>()
-            .refuses(&[Kind::Conflict]),
-        delete("/admin/v1/keys/{key_id}", "revokeKey", keys::revoke)
-            .about(TAG, "Revoke a key", "Holds for the very next request with it. The key stays listed.")
-            .auth(AuthRequirement::Operator),
-        post("/admin/v1/keys/{key_id}/rotate", "rotateKey", keys::rotate)
-            .about(
-                TAG,
-                "Rotate a key's secret",
-                "The answer's `key` is the new secret: it is shown only here. The old one holds for the overlap.",
-            )
-            .auth(AuthRequirement::Operator)
-            .shows::<KeyView>()
-            .conditional()
-            .refuses(&[Kind::Conflict])
-            .secret(),
     ]
 }

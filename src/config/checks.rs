@@ -1,0 +1,518 @@
+//! What must hold among the values of config.toml that their types can't say: bounds, and how values
+//! go together.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use colloquy_actors::realtime::PRESENCE_MAX;
+use colloquy_runtime::PolicySetting;
+use ipnet::IpNet;
+
+use super::sections::{Config, Server, Webhooks};
+
+/// The longest wait that a setting may name.
+const YEAR_SECONDS: f64 = 31_536_000.0;
+
+/// The key that is at fault, and what would be right.
+type Wrong = (String, String);
+
+fn wrong(key: &str, right: &str) -> Result<(), Wrong> {
+    Err((key.to_owned(), right.to_owned()))
+}
+
+impl Config {
+    /// What types can't say: bounds, and how values go together.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        self.server.check()?;
+        self.check_limits()?;
+        self.check_texts()?;
+        if !(0.0..=36_500.0).contains(&self.events.retention_days) {
+            wrong(
+                "events.retention_days",
+                "must be at least 0 and at most 36500",
+            )?;
+        }
+        for (name, plan) in [
+            ("plans.basic", &self.plans.basic),
+            ("plans.pro", &self.plans.pro),
+        ] {
+            if plan.rate_per_minute == 0 {
+                wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;
+            }
+            if plan.burst_per_minute < plan.rate_per_minute {
+                wrong(
+                    &format!("{name}.burst_per_minute"),
+                    "must be at least rate_per_minute",
+                )?;
+            }
+        }
+        if !(self.documents.bin_days > 0.0 && self.documents.bin_days <= 36_500.0) {
+            wrong(
+                "documents.bin_days",
+                "must be more than 0 and at most 36500",
+            )?;
+        }
+        if !(1..=1_024).contains(&self.documents.large_comparisons_max) {
+            wrong("documents.large_comparisons_max", "must be 1 to 1024")?;
+        }
+        if !(self.documents.turn_wait_seconds > 0.0 && self.documents.turn_wait_seconds <= 3_600.0)
+        {
+            wrong(
+                "documents.turn_wait_seconds",
+                "must be more than 0 and at most 3600",
+            )?;
+        }
+        if !(1..=1 << 30).contains(&self.bounds.document_bytes_max) {
+            wrong("bounds.document_bytes_max", "must be 1 to 1073741824")?;
+        }
+        self.webhooks.check()?;
+        self.check_policies()
+    }
+
+    fn check_limits(&self) -> Result<(), Wrong> {
+        let counts = self
+            .limit_counts()
+            .into_iter()
+            .chain(self.realtime_counts())
+            .chain(self.bound_counts());
+        for (key, value) in counts {
+            if value == 0 {
+                wrong(key, "must be at least 1")?;
+            }
+        }
+        if self.realtime.presences_per_account > PRESENCE_MAX {
+            wrong(
+                "realtime.presences_per_account",
+                &format!("must be at most {PRESENCE_MAX}"),
+            )?;
+        }
+        if !(self.realtime.frames_per_second > 0.0 && self.realtime.frames_per_second <= 1e6) {
+            wrong(
+                "realtime.frames_per_second",
+                "must be more than 0 and at most 1000000",
+            )?;
+        }
+        for (key, value) in [
+            (
+                "limits.password_wait_seconds",
+                self.limits.password_wait_seconds,
+            ),
+            ("limits.read_wait_seconds", self.limits.read_wait_seconds),
+            (
+                "realtime.heartbeat_seconds",
+                self.realtime.heartbeat_seconds,
+            ),
+            ("realtime.ticket_seconds", self.realtime.ticket_seconds),
+        ] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                wrong(key, "must be more than 0 and at most 86400")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of `[limits]` that must be at least 1.
+    fn limit_counts(&self) -> [(&'static str, usize); 15] {
+        let limits = &self.limits;
+        [
+            ("limits.max_body_bytes", limits.max_body_bytes),
+            ("limits.max_document_bytes", limits.max_document_bytes),
+            ("limits.max_form_bytes", limits.max_form_bytes),
+            (
+                "limits.max_request_line_bytes",
+                limits.max_request_line_bytes,
+            ),
+            ("limits.max_header_bytes", limits.max_header_bytes),
+            ("limits.offload_body_bytes", limits.offload_body_bytes),
+            (
+                "limits.bodies_in_flight_bytes",
+                limits.bodies_in_flight_bytes,
+            ),
+            (
+                "limits.reads_waiting_per_account",
+                limits.reads_waiting_per_account,
+            ),
+            ("limits.reads_waiting", limits.reads_waiting),
+            (
+                "limits.answers_in_flight_bytes",
+                limits.answers_in_flight_bytes,
+            ),
+            ("limits.large_answers_at_once", limits.large_answers_at_once),
+            (
+                "limits.auth_failures_per_minute",
+                limits.auth_failures_per_minute as usize,
+            ),
+            (
+                "limits.link_requests_per_address_per_minute",
+                limits.link_requests_per_address_per_minute as usize,
+            ),
+            (
+                "limits.link_requests_per_minute",
+                limits.link_requests_per_minute as usize,
+            ),
+            ("limits.password_hashes", limits.password_hashes),
+        ]
+    }
+
+    /// The settings of `[realtime]` that must be at least 1.
+    fn realtime_counts(&self) -> [(&'static str, usize); 9] {
+        let realtime = &self.realtime;
+        [
+            ("realtime.subscriptions_max", realtime.subscriptions_max),
+            ("realtime.sends_max", realtime.sends_max),
+            ("realtime.lines_per_key", realtime.lines_per_key),
+            ("realtime.lines_per_account", realtime.lines_per_account),
+            ("realtime.tickets_per_account", realtime.tickets_per_account),
+            (
+                "realtime.presences_per_account",
+                realtime.presences_per_account,
+            ),
+            ("realtime.frames_burst", realtime.frames_burst as usize),
+            (
+                "realtime.frame_bytes_per_account",
+                realtime.frame_bytes_per_account,
+            ),
+            (
+                "realtime.queue_bytes_per_account",
+                realtime.queue_bytes_per_account,
+            ),
+        ]
+    }
+
+    /// The settings of `[bounds]` and `[documents]` that must be at least 1.
+    fn bound_counts(&self) -> [(&'static str, usize); 10] {
+        let (bounds, documents) = (&self.bounds, &self.documents);
+        [
+            ("bounds.content_bytes_max", bounds.content_bytes_max),
+            (
+                "bounds.customer_name_chars_max",
+                bounds.customer_name_chars_max,
+            ),
+            ("bounds.name_chars_max", bounds.name_chars_max),
+            ("bounds.url_chars_max", bounds.url_chars_max),
+            ("bounds.query_names_max", bounds.query_names_max),
+            ("bounds.webhook_endpoints_max", bounds.webhook_endpoints_max),
+            ("bounds.filter_values_max", bounds.filter_values_max),
+            ("bounds.diff_bytes_max", bounds.diff_bytes_max),
+            (
+                "documents.large_comparison_bytes",
+                documents.large_comparison_bytes,
+            ),
+            (
+                "bounds.comparison_steps_max",
+                bounds.comparison_steps_max as usize,
+            ),
+        ]
+    }
+
+    fn check_texts(&self) -> Result<(), Wrong> {
+        if self.store.kind != "sqlite" {
+            wrong("store.kind", "must be \"sqlite\"")?;
+        }
+        if self.store.path.as_os_str().is_empty() {
+            wrong(
+                "store.path",
+                "must name a file, such as \"data/colloquy.db\"",
+            )?;
+        }
+        if !self.admin.token.is_empty() && !is_operator_token(&self.admin.token) {
+            wrong(
+                "admin.token",
+                "must be op_ and 20 to 200 characters of [A-Za-z0-9_-]",
+            )?;
+        }
+        if !["full", "compact"].contains(&self.log.format.as_str()) {
+            wrong("log.format", "must be \"full\" or \"compact\"")?;
+        }
+        if !is_filter(&self.log.level) {
+            let right = "must be error, warn, info, debug, trace, off, or a list such as \"info,colloquy_actors=debug\"";
+            wrong("log.level", right)?;
+        }
+        self.check_headers()
+    }
+
+    fn check_headers(&self) -> Result<(), Wrong> {
+        let headers = &self.security_headers;
+        for (key, value) in [
+            (
+                "security_headers.x_content_type_options",
+                &headers.x_content_type_options,
+            ),
+            ("security_headers.referrer_policy", &headers.referrer_policy),
+            (
+                "security_headers.content_security_policy",
+                &headers.content_security_policy,
+            ),
+            (
+                "security_headers.page_content_security_policy",
+                &headers.page_content_security_policy,
+            ),
+            (
+                "security_headers.strict_transport_security",
+                &headers.strict_transport_security,
+            ),
+        ] {
+            if !is_header_value(value) {
+                wrong(key, "must be printable ASCII")?;
+            }
+        }
+        for (key, list) in [
+            ("cors.allowed_methods", &self.cors.allowed_methods),
+            ("cors.allowed_headers", &self.cors.allowed_headers),
+            ("cors.exposed_headers", &self.cors.exposed_headers),
+        ] {
+            if !list
+                .iter()
+                .all(|item| is_header_value(item) && !item.is_empty() && !item.contains([' ', ',']))
+            {
+                wrong(key, "must be a list of names without spaces or commas")?;
+            }
+        }
+        if !self
+            .cors
+            .allowed_origins
+            .iter()
+            .all(|origin| origin == "*" || is_origin(origin))
+        {
+            wrong(
+                "cors.allowed_origins",
+                "must be a list of \"*\" or origins, such as \"https://app.example.com\"",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn check_policies(&self) -> Result<(), Wrong> {
+        for (name, value) in self.supervision.numbers() {
+            let setting = name.rsplit('.').next().and_then(PolicySetting::named);
+            match setting.map(|setting| setting.check(value)) {
+                Some(Ok(())) => {}
+                Some(Err(right)) => wrong(&name, &right)?,
+                None => wrong(&name, "must stand in [supervision] itself")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.bind.parse::<SocketAddr>().is_err() {
+            wrong(
+                "server.bind",
+                "must be an address and a port, such as \"127.0.0.1:8080\"",
+            )?;
+        }
+        let url = &self.public_url;
+        let web = url.starts_with("http://") || url.starts_with("https://");
+        if !url.is_empty() && (!web || url.ends_with('/') || !is_header_value(url)) {
+            wrong(
+                "server.public_url",
+                "must be a URL without a slash at its end, such as \"https://chat.example.com\"",
+            )?;
+        }
+        for (key, value) in [
+            ("server.drain_seconds", self.drain_seconds),
+            (
+                "server.request_head_timeout_seconds",
+                self.request_head_timeout_seconds,
+            ),
+            ("server.body_timeout_seconds", self.body_timeout_seconds),
+            ("server.keep_alive_seconds", self.keep_alive_seconds),
+            ("server.linger_seconds", self.linger_seconds),
+        ] {
+            if !(value > 0.0 && value <= 86_400.0) {
+                wrong(key, "must be more than 0 and at most 86400")?;
+            }
+        }
+        if !(self.write_timeout_seconds >= 0.0 && self.write_timeout_seconds <= 86_400.0) {
+            wrong("server.write_timeout_seconds", "must be 0 to 86400")?;
+        }
+        if !(1..=1_000_000).contains(&self.connections_max) {
+            wrong("server.connections_max", "must be 1 to 1000000")?;
+        }
+        if self.workers > 1_024 {
+            wrong("server.workers", "must be at most 1024")?;
+        }
+        if self
+            .trusted_proxies
+            .iter()
+            .any(|text| network(text).is_none())
+        {
+            wrong(
+                "server.trusted_proxies",
+                "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Webhooks {
+    fn check(&self) -> Result<(), Wrong> {
+        let schedule = &self.retry_schedule_seconds;
+        if schedule.len() > 100
+            || !schedule
+                .iter()
+                .all(|wait| (0.0..=YEAR_SECONDS).contains(wait))
+        {
+            wrong(
+                "webhooks.retry_schedule_seconds",
+                "must be at most 100 numbers, each 0 to 31536000",
+            )?;
+        }
+        if !(0.0..=1.0).contains(&self.retry_jitter) {
+            wrong("webhooks.retry_jitter", "must be 0 to 1")?;
+        }
+        if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= 3_600.0) {
+            wrong(
+                "webhooks.timeout_seconds",
+                "must be more than 0 and at most 3600",
+            )?;
+        }
+        if !(1..=10_000).contains(&self.places) {
+            wrong("webhooks.places", "must be 1 to 10000")?;
+        }
+        if !(1..=1_000_000).contains(&self.account_places) {
+            wrong("webhooks.account_places", "must be 1 to 1000000")?;
+        }
+        if !(1..=10_000).contains(&self.replays_max) {
+            wrong("webhooks.replays_max", "must be 1 to 10000")?;
+        }
+        if !(0.0..=YEAR_SECONDS).contains(&self.retry_after_max_seconds) {
+            wrong("webhooks.retry_after_max_seconds", "must be 0 to 31536000")?;
+        }
+        for (key, days) in [
+            ("webhooks.disable_after_days", self.disable_after_days),
+            ("webhooks.keep_deliveries_days", self.keep_deliveries_days),
+        ] {
+            if !(days > 0.0 && days <= 36_500.0) {
+                wrong(key, "must be more than 0 and at most 36500")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An address range, or a single address as one.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    let single = std::net::IpAddr::from_str(text).ok().map(IpNet::from);
+    single.or_else(|| text.parse().ok())
+}
+
+fn is_operator_token(token: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    token
+        .strip_prefix("op_")
+        .is_some_and(|rest| (20..=200).contains(&rest.len()) && rest.bytes().all(plain))
+}
+
+/// A level, or a list of levels and `target=level`.
+fn is_filter(text: &str) -> bool {
+    let is_level = |word: &str| {
+        let levels = ["error", "warn", "info", "debug", "trace", "off"];
+        levels.iter().any(|level| word.eq_ignore_ascii_case(level))
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-');
+    text.split(',')
+        .map(str::trim)
+        .all(|directive| match directive.split_once('=') {
+            Some((target, level)) => {
+                !target.is_empty() && target.bytes().all(plain) && is_level(level)
+            }
+            None => is_level(directive),
+        })
+}
+
+/// What a browser sends as its page's origin: scheme, host and port, in small letters.
+fn is_origin(text: &str) -> bool {
+    let small = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return false;
+    };
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (rest, None),
+    };
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let named = |host: &str| {
+        !host.is_empty()
+            && host
+                .bytes()
+                .all(|b| small(b) || matches!(b, b'.' | b'-' | b'_'))
+    };
+    let is_host = inner.map_or_else(
+        || named(host),
+        |address| address.parse::<std::net::Ipv6Addr>().is_ok(),
+    );
+    scheme.starts_with(|c: char| c.is_ascii_lowercase())
+        && scheme
+            .bytes()
+            .all(|b| small(b) || matches!(b, b'+' | b'.' | b'-'))
+        && is_host
+        && port.is_none_or(|port| {
+            port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
+        })
+}
+
+fn is_header_value(text: &str) -> bool {
+    text.bytes().all(|b| (b' '..=b'~').contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_made_of_levels() {
+        for right in [
+            "info",
+            "WARN",
+            "off",
+            "info,colloquy_actors=debug",
+            "colloquy::http=trace, warn",
+        ] {
+            assert!(is_filter(right), "{right}");
+        }
+        for wrong in [
+            "",
+            "inf",
+            "bogus",
+            "info,",
+            "colloquy",
+            "colloquy=",
+            "=info",
+            "a=b=info",
+            "info;debug",
+        ] {
+            assert!(!is_filter(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        for right in [
+            "https://app.example.com",
+            "http://localhost:3000",
+            "http://[::1]:8080",
+            "http://[::1]",
+        ] {
+            assert!(is_origin(right), "{right}");
+        }
+        for wrong in [
+            "x",
+            "null",
+            "https://",
+            "https://a/",
+            "https://A.com",
+            "https://a:x",
+            "https://a:",
+            "://a",
+            "a:80",
+        ] {
+            assert!(!is_origin(wrong), "{wrong}");
+        }
+    }
+}

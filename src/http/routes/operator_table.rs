@@ -1,0 +1,264 @@
+//! The operators' part of the table: accounts and their keys, health, actors and their supervision.
+
+use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, Key};
+use colloquy_actors::supervision::messages::SupervisionView;
+use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
+use colloquy_actors::webhook::HealthView;
+use colloquy_model::account::AccountView;
+use colloquy_model::key::KeyView;
+
+use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
+use super::super::problem::Kind;
+use super::{accounts, actors, deliveries, keys, records};
+
+/// What operators do, in the order in which the document shows it.
+pub(super) fn operations() -> Vec<Operation> {
+    let mut all = of_accounts();
+    all.extend(of_keys());
+    all.extend(watching());
+    all.extend(of_actors());
+    all.extend(steering());
+    all.extend(supervision());
+    all
+}
+
+fn of_accounts() -> Vec<Operation> {
+    const TAG: &str = "Operators: accounts";
+    vec![
+        post("/admin/v1/accounts", "createAccount", accounts::create)
+            .about(
+                TAG,
+                "Create an account",
+                "An account owns everything else, and nothing of it is visible to another.",
+            )
+            .auth(AuthRequirement::Operator)
+            .creates::<AccountView>(LocationRule::UnderRequestPath),
+        get(
+            "/admin/v1/accounts",
+            "listAccounts",
+            records::list::<Account>,
+        )
+        .about(TAG, "List accounts", "Newest first.")
+        .auth(AuthRequirement::Operator)
+        .lists::<AccountView>(),
+        get(
+            "/admin/v1/accounts/{account_id}",
+            "getAccount",
+            records::read::<Account>,
+        )
+        .about(TAG, "Get an account", "Shows one account.")
+        .auth(AuthRequirement::Operator)
+        .shows::<AccountView>(),
+        patch(
+            "/admin/v1/accounts/{account_id}",
+            "changeAccount",
+            records::change::<Account, ChangeAccount>,
+        )
+        .about(
+            TAG,
+            "Change an account",
+            "Takes effect for the very next request of its keys.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<AccountView>(),
+    ]
+}
+
+fn of_keys() -> Vec<Operation> {
+    const TAG: &str = "Operators: keys";
+    vec![
+        post("/admin/v1/accounts/{account_id}/keys", "createKey", keys::create)
+            .about(TAG, "Create a key", "The answer's `key` is the secret: it is shown only here.")
+            .auth(AuthRequirement::Operator)
+            .creates::<KeyView>(LocationRule::UnderPath("/admin/v1/keys/"))
+            .secret(),
+        get("/admin/v1/accounts/{account_id}/keys", "listKeys", records::list::<Key>)
+            .about(TAG, "List an account's keys", "Newest first, revoked ones too.")
+            .auth(AuthRequirement::Operator)
+            .lists::<KeyView>(),
+        get("/admin/v1/keys/{key_id}", "getKey", records::read::<Key>)
+            .about(TAG, "Get a key", "Shows one key, without its secret.")
+            .auth(AuthRequirement::Operator)
+            .shows::<KeyView>(),
+        patch("/admin/v1/keys/{key_id}", "changeKey", records::change::<Key, ChangeKey>)
+            .about(TAG, "Change a key", "Takes effect for the very next request with it.")
+            .auth(AuthRequirement::Operator)
+            .shows::<KeyView>()
+            .refuses(&[Kind::Conflict]),
+        delete("/admin/v1/keys/{key_id}", "revokeKey", keys::revoke)
+            .about(TAG, "Revoke a key", "Holds for the very next request with it. The key stays listed.")
+            .auth(AuthRequirement::Operator),
+        post("/admin/v1/keys/{key_id}/rotate", "rotateKey", keys::rotate)
+            .about(
+                TAG,
+                "Rotate a key's secret",
+                "The answer's `key` is the new secret: it is shown only here. The old one holds for the overlap.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<KeyView>()
+            .conditional()
+            .refuses(&[Kind::Conflict])
+            .secret(),
+    ]
+}
+
+fn watching() -> Vec<Operation> {
+    vec![
+        get(
+            "/admin/v1/webhooks",
+            "listWebhookHealth",
+            deliveries::health,
+        )
+        .about(
+            "Operators: health",
+            "How deliveries fare",
+            "Every webhook endpoint of every account, newest first.",
+        )
+        .auth(AuthRequirement::Operator)
+        .lists::<HealthView>(),
+        get("/admin/v1/store", "getStoreHealth", actors::health)
+            .about(
+                "Operators: health",
+                "How the store fares",
+                "Its size, how fast it commits, what waits for it, and how far its followers have come.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<StoreView>(),
+    ]
+}
+
+fn of_actors() -> Vec<Operation> {
+    const TAG: &str = "Operators: actors";
+    vec![
+        get("/admin/v1/actors", "listActorKinds", actors::kinds)
+            .about(TAG, "How actors fare", "The figures of every kind.")
+            .auth(AuthRequirement::Operator)
+            .shows::<actors::ActorKinds>(),
+        get(
+            "/admin/v1/actors/{actor_kind}",
+            "getActorKind",
+            actors::kind,
+        )
+        .about(
+            TAG,
+            "How the actors of one kind fare",
+            "The figures of the kind.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<ActorKindView>(),
+        get(
+            "/admin/v1/actors/{actor_kind}/instances",
+            "listActors",
+            actors::instances,
+        )
+        .about(
+            TAG,
+            "List the actors of one kind that are in memory",
+            "The largest or latest first; there is no next page.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<actors::ActorInstances>(),
+        get(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}",
+            "getActor",
+            actors::instance,
+        )
+        .about(
+            TAG,
+            "Get an actor",
+            "One that is stored and not in memory is `passive`; looking does not load it. One that is loading is \
+             `loading`, although nobody knows yet whether it is stored.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+    ]
+}
+
+/// What operators do with one actor.
+fn steering() -> Vec<Operation> {
+    const TAG: &str = "Operators: actors";
+    vec![
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/restart",
+            "restartActor",
+            actors::restart,
+        )
+        .about(
+            TAG,
+            "Restart an actor",
+            "It drops its state behind what is queued and loads it again; a backoff ends at once, and its crashes still \
+             count. Requests that come before that is done are one restart; where it is not in memory, or in \
+             quarantine, nothing is done.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/passivate",
+            "passivateActor",
+            actors::passivate,
+        )
+        .about(
+            TAG,
+            "Take an actor out of memory",
+            "As soon as it holds no request, which is waited for no longer than `ask_timeout_seconds`: 409 where it has \
+             been busy all the time. One that backs off or is in quarantine stays as it is; a drill stays ahead of it.",
+        )
+        .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
+        .shows::<InstanceView>(),
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/release",
+            "releaseActor",
+            actors::release,
+        )
+        .about(
+            TAG,
+            "Release an actor from quarantine",
+            "Or from a backoff. Its crashes are forgotten. Where it is in neither, nothing is done.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<InstanceView>(),
+        post(
+            "/admin/v1/actors/{actor_kind}/instances/{actor_id}/crash",
+            "crashActor",
+            actors::crash,
+        )
+        .about(
+            TAG,
+            "Let an actor crash",
+            "A drill: its next request panics. One that is not in memory is loaded first; a passivation in between does \
+             not end the drill.",
+        )
+        .auth(AuthRequirement::Operator)
+        .known_by(actors::check_drills)
+        .refuses(&[Kind::Forbidden])
+        .shows::<InstanceView>(),
+    ]
+}
+
+fn supervision() -> Vec<Operation> {
+    const TAG: &str = "Operators: supervision";
+    vec![
+        get("/admin/v1/supervision", "getSupervision", actors::settings)
+            .about(
+                TAG,
+                "How actors are supervised",
+                "Each setting of each kind, with its value and the one that is configured.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<SupervisionView>(),
+        patch(
+            "/admin/v1/supervision",
+            "changeSupervision",
+            actors::change_settings,
+        )
+        .about(
+            TAG,
+            "Change how actors are supervised",
+            "What is given is set, what is left out stays, null goes back to what is configured. Holds at once for \
+             actors that live, for a backoff or a quarantine that runs, counted from its beginning, and after a restart.",
+        )
+        .auth(AuthRequirement::Operator)
+        .shows::<SupervisionView>(),
+    ]
+}

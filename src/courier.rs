@@ -55,7 +55,7 @@ pub enum CourierError {
     /// Its thread can't be started.
     #[error("can't start the thread that sends webhooks: {0}")]
     Thread(#[from] std::io::Error),
-    /// Its client can't be made.
+    /// The HTTP client can't be made.
     #[error("can't prepare sending webhooks: {0}")]
     Client(#[from] reqwest::Error),
     /// Its encryption can't be set up.

@@ -47,7 +47,7 @@ pub enum RunError {
     Bind {
         /// The address that was to be listened on.
         address: String,
-        /// Why not.
+        /// What the system says to that.
         error: io::Error,
     },
     /// A folder can't be made.
@@ -55,10 +55,10 @@ pub enum RunError {
     Folder {
         /// The path of the folder.
         folder: String,
-        /// Why not.
+        /// What the system says to that.
         error: io::Error,
     },
-    /// Webhooks can't be sent.
+    /// The HTTP client that sends webhooks can't be made.
     #[error(transparent)]
     Courier(#[from] CourierError),
     /// The store or the actors can't be opened.
@@ -67,7 +67,7 @@ pub enum RunError {
     /// Nobody has seen the first start's secrets.
     #[error("the first start's secrets can't be written to stdout ({error}); {left}")]
     Secrets {
-        /// Why not.
+        /// What the system says to that.
         error: io::Error,
         /// What became of the store, in words for the operator.
         left: String,
@@ -141,9 +141,9 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
 
 /// The store's file at a first start.
 enum StoreFile<'p> {
-    /// This start made it.
+    /// A folder that this start has made.
     Made(&'p Path),
-    /// It was there, and empty.
+    /// A folder that was there, and empty.
     Found(&'p Path),
 }
 

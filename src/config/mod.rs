@@ -21,7 +21,7 @@ pub const DEFAULTS: &str = include_str!("../../config.toml");
 /// A setting that can't be used: which one, what it was, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The file can't be read.
+    /// The file of settings can't be read.
     #[error("{file}: {reason}")]
     File {
         /// The configuration file's path.
@@ -29,28 +29,28 @@ pub enum ConfigError {
         /// The reason, in the words of whatever could not read it.
         reason: String,
     },
-    /// There is no such setting.
+    /// A key was set that is no setting.
     #[error("{origin}: unknown key `{key}` = {value}{hint}")]
     Unknown {
         /// The file, or the environment variable, that sets it.
         origin: String,
         /// The key as it stands in the file or in the environment.
         key: String,
-        /// What it was set to.
+        /// The value that the key was set to.
         value: String,
-        /// The nearest known key.
+        /// The known key that is most like it.
         hint: String,
     },
-    /// The value is of no use.
+    /// A setting has a value that can't be used.
     #[error("{origin}: `{key}` = {value}: {right}")]
     Bad {
         /// The file, or the environment variable, that sets it.
         origin: String,
-        /// Which setting.
+        /// The key of the setting.
         key: String,
-        /// What it was set to.
+        /// The value that the key was set to.
         value: String,
-        /// What would be right.
+        /// What values can be used.
         right: String,
     },
 }

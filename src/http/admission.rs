@@ -20,7 +20,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Where a request comes from, and when it came.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
-    /// The client's address.
+    /// The address that the request counts for.
     pub(super) address: IpAddr,
     /// When the request came, by the wall clock.
     pub(super) at: Timestamp,

@@ -93,7 +93,7 @@ impl ApiCall {
         self.request.conn_data().map(IdleTimer::in_use)
     }
 
-    /// The query as it came.
+    /// The query of the request's URL, as it came.
     pub(crate) fn query(&self) -> &str {
         self.request.query_string()
     }

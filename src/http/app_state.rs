@@ -58,7 +58,7 @@ pub(crate) struct AppState {
     pub(crate) in_flight: InFlightRequests,
     pub(crate) realtime_limits: RealtimeLimits,
     pub(crate) live_connections: Arc<LiveConnections>,
-    /// The OpenAPI document.
+    /// The OpenAPI document, written once at the start.
     pub(crate) openapi: Bytes,
     /// The OpenAPI document as a page for people.
     pub(crate) docs: Bytes,

@@ -31,7 +31,7 @@ const OPERATOR_PREFIX: &str = "op_";
 pub(super) enum Acting {
     /// The request names no user, and the key acts as none.
     Nobody,
-    /// A user of the account.
+    /// A user of the account, whom the request acts for.
     User(UserId),
     /// Somebody whom the account does not have.
     Unknown,

@@ -26,7 +26,7 @@ use super::{json, query};
 /// As it is named in an error.
 const CONTENT_ENCODING_SHOWN: &str = "Content-Encoding";
 
-/// How a body is encoded.
+/// The media types that a body may come as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// A JSON text, declared as `application/json`.
@@ -37,14 +37,14 @@ pub(crate) enum Encoding {
 
 /// A body as the interface's own document shows it.
 pub(crate) struct BodySchema {
-    /// The name of its schema.
+    /// The name under which its schema stands.
     pub(crate) name: String,
     /// Whether a request without it is refused.
     pub(crate) is_required: bool,
 }
 
 impl BodySchema {
-    /// One that must be there.
+    /// Describes a body that must be there.
     fn required(name: String) -> Self {
         BodySchema {
             name,
@@ -158,7 +158,7 @@ pub(crate) struct BodyLimits {
     pub(crate) in_flight: Arc<Budget>,
 }
 
-/// What a page's form sends.
+/// The media type of what a form on a page sends.
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Bytes of a body that are read before it is known whether it is wanted.

@@ -117,7 +117,7 @@ impl Budget {
         self.take(owner, 1, Slack::None).is_none()
     }
 
-    /// How many bytes are held.
+    /// How many bytes are held by all together.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held.lock().total
     }

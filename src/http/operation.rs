@@ -53,7 +53,7 @@ pub(crate) enum AuthRequirement {
     ShareLink,
     /// An API key with one of these permissions, or a ticket that was made with one.
     KeyOrTicket(&'static [Permission]),
-    /// The operators' token.
+    /// The operators' token, and nothing else.
     Operator,
     /// The operator token, unless the settings open it.
     Metrics,
@@ -293,13 +293,13 @@ impl Operation {
         Operation { auth, ..self }
     }
 
-    /// It answers 200 with this.
+    /// Says that it answers 200 with this schema.
     pub(crate) fn shows<T: ToSchema>(mut self) -> Self {
         self.success = Success::Ok(self.schema::<T>());
         self
     }
 
-    /// It answers 201 with this.
+    /// Says that it answers 201 with this schema.
     pub(crate) fn creates<T: ToSchema>(mut self, location: LocationRule) -> Self {
         self.success = Success::Created(self.schema::<T>());
         Operation { location, ..self }
@@ -340,7 +340,7 @@ impl Operation {
         }
     }
 
-    /// It answers 202 with this.
+    /// Says that it answers 202 with this schema.
     pub(crate) fn accepts<T: ToSchema>(mut self) -> Self {
         self.success = Success::Accepted(self.schema::<T>());
         self
@@ -392,7 +392,7 @@ impl Operation {
         }
     }
 
-    /// It takes `If-Match`.
+    /// Says that it takes `If-Match`.
     pub(crate) fn conditional(self) -> Self {
         Operation {
             conditional: true,

@@ -16,15 +16,15 @@ pub(crate) enum Output {
     Answer(Answer),
     /// An answer that never changes: caches may keep it for ever.
     Immutable(Answer),
-    /// A page of a list.
+    /// One page of a list, with its links.
     Page(Listing),
     /// What the edge itself knows.
     Text(Text),
     /// What became of each operation of many, and the caller's limits after the last of them.
     Bulk(Vec<BulkOutcome>, Option<RateLimitStatus>),
-    /// Events as they happen.
+    /// A stream of events as they happen.
     Events(Box<EventStream>),
-    /// A WebSocket to open.
+    /// The WebSocket that the connection becomes.
     WebSocket(Box<SocketOpening>),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Text {
 /// What caches may do with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachePolicy {
-    /// Caches may not store it.
+    /// No cache may store the answer.
     NoStore,
     /// Store it for everybody, and revalidate it each time.
     Public,

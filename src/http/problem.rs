@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Every kind of problem.
+    /// Every kind of problem that a caller may be told of.
     pub(crate) const ALL: [Kind; 20] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,

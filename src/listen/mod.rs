@@ -54,10 +54,10 @@ pub enum ListenError {
     Forward {
         /// The URL as it was given.
         url: String,
-        /// Why it is none.
+        /// What is wrong with the URL.
         why: TargetError,
     },
-    /// The server's URL is none.
+    /// What was given as the server's URL is none.
     #[error("--server must be a URL, such as http://127.0.0.1:8080")]
     Server,
     /// There is no such kind of event.
@@ -70,10 +70,10 @@ pub enum ListenError {
     Unreachable {
         /// The base URL of the server.
         server: String,
-        /// Why not.
+        /// What the system says to that.
         why: String,
     },
-    /// The server refuses.
+    /// The server refuses the request.
     #[error("the server refuses ({status}): {why}")]
     Refused {
         /// The status of its answer.
@@ -84,7 +84,7 @@ pub enum ListenError {
     /// It answers, but not with events.
     #[error("{0} does not answer with a stream of events: is it a Colloquy server?")]
     NoStream(String),
-    /// Nothing can be sent.
+    /// The HTTP client can't be made.
     #[error(transparent)]
     Courier(#[from] CourierError),
     /// Nobody reads what is printed.

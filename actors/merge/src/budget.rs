@@ -17,7 +17,7 @@ pub struct StepBudget {
 }
 
 impl StepBudget {
-    /// A budget of `max` steps.
+    /// Makes a budget of so many steps.
     #[must_use]
     pub fn new(max: u64) -> Self {
         StepBudget {

@@ -59,11 +59,11 @@ impl Answer {
 /// What a command did, in terms that the edge turns into a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// Made something new.
+    /// The request has made something new.
     Created,
     /// Read, changed, or found nothing to change.
     Ok,
-    /// Took something away.
+    /// The request has taken something away; there is no body.
     Deleted,
     /// Took on something that goes on afterwards.
     Accepted,
@@ -97,7 +97,7 @@ impl Done {
 /// `If-Match` (RFC 9110, 13.1.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Precondition {
-    /// `*`: whatever the state.
+    /// `*`: it only has to be there, whatever its state.
     Any,
     /// One of these strong tags, without quotes. Weak tags never match, so they are left out.
     OneOf(Vec<String>),
@@ -117,7 +117,7 @@ impl Precondition {
 /// A value that was refused, with the parameter at fault and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
-    /// The parameter's name.
+    /// The name of the parameter that is wrong.
     pub field: &'static str,
     /// What the value must be, as a phrase that follows the parameter's name.
     pub reason: String,

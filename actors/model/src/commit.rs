@@ -66,7 +66,7 @@ pub enum Header {
     DocumentGone,
     /// Counts uses of one of a document's share links, and nothing else of it.
     LinkUsed {
-        /// The link that was used.
+        /// The share link that was used.
         share: ShareId,
         /// How often it has been used by now.
         uses: u64,
@@ -85,7 +85,7 @@ pub enum NameField {
 /// One name under which a record is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordName {
-    /// The field that holds it.
+    /// The field of the record that holds the name.
     pub field: NameField,
     /// The value, as it is compared.
     pub value: String,
@@ -101,7 +101,7 @@ impl NameField {
         }
     }
 
-    /// The parameter's name.
+    /// The name under which the interface takes the field.
     #[must_use]
     pub fn field(self) -> &'static str {
         match self {

@@ -51,11 +51,11 @@ pub struct CommentChange {
 /// What lists of documents are sorted and filtered by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentListed {
-    /// The title.
+    /// The title, as lists show it.
     pub title: String,
     /// The content type's code.
     pub content_type: i64,
-    /// The owner.
+    /// The user who owns it; none: the account does.
     pub owner: Option<UserId>,
     /// When it was put into the bin.
     pub deleted_at: Option<Timestamp>,

@@ -8,7 +8,7 @@ use crate::id::{
     SupervisionKind, UserKind, WebhookKind,
 };
 
-/// Which sort of entity.
+/// The kind of an entity: what its identifier names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Kind {
@@ -25,7 +25,7 @@ pub enum Kind {
 /// An entity, as the store names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject {
-    /// The kind of the entity.
+    /// The kind, without which the number names nothing.
     pub kind: Kind,
     /// The number of its identifier.
     pub number: EntityNumber,

@@ -71,7 +71,7 @@ impl EventKind {
             .contains(&(self as i64))
     }
 
-    /// The event of this name.
+    /// The kind of event that the interface calls by this name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         EventKind::EVENTS

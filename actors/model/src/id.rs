@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 
 /// What stands before the underscore.
 pub trait Prefix: 'static {
-    /// For example `conv`.
+    /// What identifiers of the kind begin with, such as `conv`.
     const PREFIX: &'static str;
     /// For error messages: `a conversation`.
     const NOUN: &'static str;
@@ -139,7 +139,7 @@ impl<K: Prefix> Id<K> {
         self.tail() & 0xffff_ffff
     }
 
-    /// When it was made.
+    /// When the identifier was made, to the millisecond.
     #[must_use]
     pub fn created_at(self) -> Timestamp {
         Timestamp(i64::try_from(self.0 >> 80).unwrap_or(i64::MAX))

@@ -83,7 +83,7 @@ pub struct KeyView {
 }
 
 impl KeyType {
-    /// How its secrets begin.
+    /// What the secrets of a key of this kind begin with.
     #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ pub trait Form: 'static {
     }
 }
 
-/// What a bound counts.
+/// What the bound of a text counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Unicode scalar values.

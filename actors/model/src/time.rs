@@ -79,7 +79,7 @@ pub mod unix_ms {
 
     use super::Timestamp;
 
-    /// Writes the number.
+    /// Writes an instant as the number of its Unix milliseconds.
     ///
     /// # Errors
     /// What it writes to does not take it.
@@ -87,7 +87,7 @@ pub mod unix_ms {
         serializer.serialize_i64(at.0)
     }
 
-    /// Reads the number.
+    /// Reads an instant from the number of its Unix milliseconds.
     ///
     /// # Errors
     /// It is no number.

@@ -86,7 +86,7 @@ pub struct ChangeAccount {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRates {
-    /// Requests a minute.
+    /// How many requests a minute a key may send for long.
     pub rate_per_minute: u32,
     /// The most requests in any minute.
     pub burst_per_minute: u32,
@@ -156,7 +156,7 @@ impl Account {
         }
     }
 
-    /// As requests meet it.
+    /// The account as the view of who may come in holds it.
     pub(super) fn known(&self) -> KnownAccount {
         KnownAccount {
             view: self.view(),

@@ -40,9 +40,9 @@ pub struct KnownAccount {
 /// A valid credential's bearer.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    /// The key.
+    /// The key that the request came with.
     pub key: Arc<KnownKey>,
-    /// Its account.
+    /// The account that the key belongs to.
     pub account: Arc<KnownAccount>,
     /// The secret that was shown, as it is known.
     pub secret: SecretHash,
@@ -51,7 +51,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Whose data in which mode.
+    /// The tenant whose data the key opens: its account, in its mode.
     #[must_use]
     pub fn tenant(&self) -> Tenant {
         let mode = if self.key.view.kind == KeyType::Test {
@@ -187,7 +187,7 @@ impl Identity {
             .collect()
     }
 
-    /// The account of this name.
+    /// Finds an account by its identifier.
     #[must_use]
     pub fn account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {
         self.tables.read().accounts.get(&id).cloned()
@@ -240,7 +240,7 @@ impl Identity {
         used.into_iter().filter_map(last).collect()
     }
 
-    /// Takes in an account.
+    /// Takes in an account as a commit left it.
     pub fn put_account(&self, account: KnownAccount) {
         let mut tables = self.tables.write();
         match account.view.auto_close_after_minutes {
@@ -257,7 +257,7 @@ impl Identity {
         }
     }
 
-    /// Takes in a user.
+    /// Takes in a user with the role that a commit gave.
     pub fn put_user(&self, account: Tenant, id: UserId, role: Role) {
         let before = self
             .tables
@@ -269,7 +269,7 @@ impl Identity {
         }
     }
 
-    /// Lets go of a user.
+    /// Lets go of a user who was deleted.
     pub fn drop_user(&self, account: Tenant, id: UserId) {
         self.tables
             .write()

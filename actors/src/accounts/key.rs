@@ -114,7 +114,7 @@ struct StoredSecret {
     until: Option<Timestamp>,
 }
 
-/// A key as it is stored.
+/// An API key as its record is stored: with its secrets' hashes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Key {
     #[serde(flatten)]
@@ -132,7 +132,7 @@ impl Key {
         self.view.revoked_at.is_some()
     }
 
-    /// As requests meet it.
+    /// The key as the view of who may come in holds it.
     pub(super) fn known(&self) -> (KnownKey, Secrets) {
         let known = KnownKey {
             view: self.view.clone(),

@@ -31,7 +31,7 @@ use colloquy_model::id::{Id, Prefix};
 use colloquy_model::idempotency::Reservation;
 use colloquy_runtime::{Command, Decision, Entity, NoLookup};
 
-/// Why a record refuses.
+/// Why a record refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// There is no such thing for this caller.
@@ -43,7 +43,7 @@ pub enum RecordError {
     /// Another one has this value.
     #[error("{field} is taken")]
     Taken {
-        /// The parameter.
+        /// The name of the parameter that is wrong.
         field: &'static str,
     },
     /// Its state, or something that needs it, stands in the way.
@@ -69,7 +69,7 @@ pub trait RecordSpec:
 {
     /// How the store names the kind.
     const KIND: Kind;
-    /// How metrics name it.
+    /// How logs and metrics name the kind.
     const NAME: &'static str;
     /// The prefix of its identifiers.
     type Named: Prefix;
@@ -147,7 +147,7 @@ pub struct DeleteRecord;
 /// What surrounds a decision about a record.
 #[derive(Debug)]
 pub struct CommandContext<R: RecordSpec> {
-    /// Its identifier.
+    /// The identifier of the record that is asked.
     pub id: Id<R::Named>,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
@@ -158,7 +158,7 @@ pub struct CommandContext<R: RecordSpec> {
 /// How an answer shows a secret.
 #[derive(Debug, Clone, Copy)]
 pub enum Secret<'a> {
-    /// It has none to show.
+    /// No secret is shown.
     Hidden,
     /// It was shown before: null.
     Withheld,
@@ -169,7 +169,7 @@ pub enum Secret<'a> {
 /// What a request to a record comes to.
 #[derive(Debug)]
 pub enum Outcome<R> {
-    /// Show it as it is.
+    /// Nothing changes: the record is shown as it is.
     Show,
     /// The record becomes this.
     Put(R, Vec<Condition>),
@@ -184,9 +184,9 @@ pub enum Outcome<R> {
     /// Nothing changes; the answer shows something made elsewhere, and the kept one this in its
     /// place.
     ShowBodyOnce {
-        /// This once.
+        /// The body of this answer, with what is shown only once.
         shown: Bytes,
-        /// To whoever asks again.
+        /// The body that whoever repeats the request gets.
         kept: Bytes,
     },
     /// The record is deleted.
@@ -198,7 +198,7 @@ pub enum Outcome<R> {
 pub struct Deletion {
     /// Conditions outside the record.
     pub conditions: Vec<Condition>,
-    /// What the views take in.
+    /// What the views take in of the change.
     pub effects: Vec<Effect>,
     /// What the server does afterwards.
     pub chore: Option<Chore>,
@@ -207,7 +207,7 @@ pub struct Deletion {
 /// A record that is to be made.
 #[derive(Debug)]
 pub struct NewRecord<R> {
-    /// Its first state.
+    /// The state in which the record begins.
     pub state: R,
     /// Conditions outside the record.
     pub conditions: Vec<Condition>,
@@ -231,7 +231,7 @@ impl<R> NewRecord<R> {
 pub struct RecordCommand<Q> {
     /// Who asks, and under which conditions.
     pub meta: CommandMeta,
-    /// What is asked.
+    /// The request to the record.
     pub request: Q,
     /// For what an answer shows of keys.
     pub identity: Arc<Identity>,

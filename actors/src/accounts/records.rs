@@ -25,7 +25,7 @@ pub struct Filter {
     pub external_id: Option<String>,
 }
 
-/// All records of one kind.
+/// All records of one kind: asks them one by one, and lists them.
 pub struct Records<R: RecordSpec> {
     pub(crate) directory: Arc<Directory<Record<R>>>,
     pub(crate) store: Arc<dyn Store>,
@@ -51,7 +51,7 @@ impl<R: RecordSpec> Records<R> {
         self.directory.ask(id, command).await
     }
 
-    /// A page of them.
+    /// Reads a page of a tenant's records.
     ///
     /// # Errors
     /// The store is away, or the list took too long.

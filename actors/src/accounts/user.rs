@@ -47,7 +47,7 @@ pub struct ChangeUser {
     pub role: Option<Role>,
 }
 
-/// A user as it is stored.
+/// A user as its record is stored, and as it is shown.
 pub type User = UserView;
 
 impl RecordRequest<User> for CreateUser {

@@ -184,9 +184,9 @@ pub struct Matched {
 /// What became of one delivery that the store has.
 #[derive(Debug)]
 pub struct DeliveryChange {
-    /// The delivery's number.
+    /// The number that the delivery got when it was made.
     pub number: i64,
-    /// What became of it.
+    /// What became of the delivery.
     pub change: Change,
 }
 

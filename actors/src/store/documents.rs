@@ -188,7 +188,7 @@ pub struct ActivityQuery {
     pub actor: Option<Subject>,
     /// Only after this instant, in Unix milliseconds …
     pub since: Option<Timestamp>,
-    /// … and before this one.
+    /// Only what was done before this instant.
     pub until: Option<Timestamp>,
     /// The part of the list that is wanted.
     pub paging: Paging,

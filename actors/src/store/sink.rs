@@ -59,9 +59,9 @@ pub trait CommitSink: Send + Sync + 'static {
 /// When an API key was used last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyUse {
-    /// The key that was used.
+    /// The API key that was used.
     pub key: KeyId,
-    /// In Unix milliseconds.
+    /// The instant of its last use.
     pub at: Timestamp,
 }
 

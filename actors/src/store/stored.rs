@@ -141,7 +141,7 @@ pub struct KeptRow {
     pub id: Option<String>,
     /// The entity tag of the answer, if it had one.
     pub etag: Option<String>,
-    /// The body of the answer.
+    /// The body of the answer that is kept.
     pub body: Bytes,
 }
 

@@ -35,7 +35,7 @@ pub struct Reply {
 /// Why a request has got no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// It did not come in time.
+    /// No answer came in time.
     #[error("no answer in time")]
     TimedOut,
     /// The name resolves to an address to which nothing is sent.

@@ -33,7 +33,7 @@ const EVENT_BYTES_MAX: usize = 64 << 20;
 pub(super) enum Verdict {
     /// The receiver has taken it.
     Delivered,
-    /// It is given up for good.
+    /// The delivery is given up for good.
     Failed,
     /// It is tried again at this instant, in Unix milliseconds.
     Later(Timestamp),
@@ -51,7 +51,7 @@ pub(super) enum Keep {
 /// Attempts that may be under way at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlightLimits {
-    /// Those to one endpoint.
+    /// How many attempts to one endpoint run at once.
     pub(super) per_endpoint: usize,
     /// Those to all endpoints of an account; but each endpoint may always have one.
     pub(super) per_account: usize,

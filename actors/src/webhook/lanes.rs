@@ -75,7 +75,7 @@ pub(super) enum RetryOutcome {
 /// does not hold everything: the store hands it out again when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeadState {
-    /// It may be sent at once.
+    /// The first delivery of the lane may be sent at once.
     Ready,
     /// It is being sent: an attempt is under way.
     InFlight,
@@ -114,7 +114,7 @@ impl Lanes {
         self.held
     }
 
-    /// How many lanes are held.
+    /// How many lanes are held in memory.
     pub(super) fn len(&self) -> usize {
         self.lanes.len()
     }

@@ -24,7 +24,7 @@ pub(super) struct Matcher {
 /// What a change of an endpoint means to its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// Nothing changes for them.
+    /// Nothing changes for the endpoints.
     No,
     /// It gets events from here on, or still does.
     Open,

@@ -34,7 +34,7 @@ pub(super) enum Reception {
 enum ReceiverState {
     /// The last attempt was accepted, or there was none.
     Well,
-    /// It only fails.
+    /// The receiver has only failed of late.
     Failing {
         /// When the first of these attempts failed.
         since: Timestamp,

@@ -138,7 +138,7 @@ pub struct WebhookView {
 /// it is. Asked by the server itself.
 #[derive(Debug)]
 pub struct DisableWebhook {
-    /// What the receiver did.
+    /// What the receiver did to be disabled.
     pub reason: DisabledReason,
 }
 
@@ -178,7 +178,7 @@ const OVERLAP_SECONDS: u32 = 86_400;
 const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
 
 impl Webhook {
-    /// As deliveries see it.
+    /// The endpoint as deliveries see it, with its secrets.
     pub(super) fn endpoint(&self, id: WebhookId, tenant: Tenant) -> Endpoint {
         let view = &self.view;
         let filter = view.filter.clone().unwrap_or_default();

@@ -105,7 +105,7 @@ impl StoreBacklog {
         }
     }
 
-    /// Notes what is due by now.
+    /// Notes which lanes in the store are due by now.
     pub(super) fn wake(&mut self, now: Timestamp) {
         if matches!(self.state, BacklogState::Resting { until: Some(due) } if due <= now) {
             self.state = BacklogState::Wanted;

@@ -20,7 +20,7 @@ pub enum Target {
 pub enum PrivateTargets {
     /// They may, as to a receiver on the same machine.
     Allowed,
-    /// They may not.
+    /// Targets on private addresses are refused.
     Refused,
 }
 

@@ -53,7 +53,7 @@ impl ToSchema for EventKindName {}
 pub struct EventKindNames(Vec<EventKind>);
 
 impl EventKindNames {
-    /// These kinds; empty: all.
+    /// The kinds of events that it lets through; empty: all.
     #[must_use]
     pub fn kinds(&self) -> &[EventKind] {
         &self.0

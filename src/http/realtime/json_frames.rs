@@ -26,7 +26,7 @@ pub(super) type SubscriptionTarget = EventSource<ConversationId>;
 pub(super) enum Frame {
     /// Follow this, from behind a cursor or from now on.
     Subscribe(SubscriptionTarget, Option<StreamOffset>),
-    /// Ends a subscription.
+    /// Ends the subscription to this target.
     Unsubscribe(SubscriptionTarget),
     /// Send a message, given as it came.
     Send {

@@ -20,7 +20,7 @@ use super::super::query::{NoQuery, Part};
 
 /// A kind of record that the interface has as a resource, with routes of its own.
 pub(super) trait RecordResource: RecordSpec {
-    /// All records of the kind.
+    /// The records of the kind, to be asked and listed.
     fn records(system: &System) -> &Records<Self>;
 
     /// The tenant whose records a call lists, and to whom a new one belongs.

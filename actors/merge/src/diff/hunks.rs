@@ -21,7 +21,7 @@ struct Head {
     new_lines: usize,
 }
 
-/// A line of a hunk.
+/// A line of a hunk, and which text has it.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     /// Which text has it.
@@ -37,13 +37,13 @@ struct Line<'a> {
 /// Which text has a line.
 #[derive(Debug, Clone, Copy, Serialize)]
 enum Op {
-    /// Both.
+    /// Both texts have the line.
     #[serde(rename = " ")]
     Kept,
-    /// Only the old one.
+    /// Only the old text has the line.
     #[serde(rename = "-")]
     Removed,
-    /// Only the new one.
+    /// Only the new text has the line.
     #[serde(rename = "+")]
     Added,
 }

@@ -14,11 +14,11 @@ use crate::lines::{Change, Lines, compare, estimate};
 pub(super) enum Piece<'a> {
     /// Text without a conflict.
     Text(&'a str),
-    /// A conflict.
+    /// A conflict, with the texts of its sides.
     Block(Block<'a>),
 }
 
-/// A conflict's texts.
+/// The texts of a conflict, of each side and of the base.
 #[derive(Debug)]
 pub(super) struct Block<'a> {
     pub(super) base: &'a str,

@@ -112,7 +112,7 @@ pub struct Conflict {
     pub start_line: usize,
 }
 
-/// The result of a merge.
+/// The result of a merge: the text, and its conflicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// The text, with markers where `conflicts` says.

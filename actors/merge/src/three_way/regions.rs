@@ -8,9 +8,9 @@ use crate::lines::Change;
 /// Who changed a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangedBy {
-    /// Only we did.
+    /// Only our side changed it.
     Ours,
-    /// Only they did.
+    /// Only their side changed it.
     Theirs,
     /// Both did, differently: a conflict.
     Both,

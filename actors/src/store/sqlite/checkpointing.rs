@@ -86,7 +86,7 @@ impl Progress {
 pub(super) struct Checkpoints(Arc<Mutex<Progress>>);
 
 impl Checkpoints {
-    /// The latest move.
+    /// The latest move of the log into the file.
     pub(super) fn latest(&self) -> Checkpoint {
         self.0.lock().latest
     }

@@ -22,7 +22,7 @@ struct State {
     barred_until: Option<Instant>,
 }
 
-/// A read that is under way.
+/// A read that is under way; dropped, it has ended.
 pub(crate) struct Inside<'g>(&'g Gate);
 
 impl Gate {

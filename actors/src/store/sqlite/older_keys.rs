@@ -173,7 +173,7 @@ struct Run {
 struct KeyEntry {
     /// The key as SQLite sorts it.
     key: i64,
-    /// Where its answer stands.
+    /// The position of the row that keeps its answer.
     position: Position,
 }
 

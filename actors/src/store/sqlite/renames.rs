@@ -203,7 +203,7 @@ mod tests {
         usize::try_from(count).unwrap()
     }
 
-    /// As the commit leaves it.
+    /// Gives a customer the name that a commit leaves it with.
     fn rename(
         connection: &Connection,
         renames: &mut Renames,

@@ -115,7 +115,7 @@ pub(super) fn known_to_people(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), P
         .boxed_local()
 }
 
-/// The link, if it opens.
+/// Opens the link in the path, where its password fits.
 async fn opened(call: &ApiCall, password: Option<&str>) -> Result<Link, Problem> {
     Ok(call
         .app

@@ -59,7 +59,7 @@ pub(super) fn document(body: &[u8]) -> Option<Bytes> {
     Some(ended(page))
 }
 
-/// A time as people read it.
+/// Writes a time as people read it, to the minute.
 fn to_the_minute(time: &str) -> String {
     time.get(..16).map_or_else(
         || time.to_owned(),

@@ -203,7 +203,7 @@ pub struct Commit {
     pub tenant: Tenant,
     /// The user or key that did it, with the request and the address.
     pub actor: Actor,
-    /// When, in Unix milliseconds.
+    /// When the command was decided.
     pub at: Timestamp,
     /// Its events, in order; none: only an answer is kept.
     pub rows: Vec<NewRow>,

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 pub struct DocumentHeader {
     /// Whether it was in the bin before; none where it is new.
     pub was_deleted: Option<bool>,
-    /// When what it shows changed last, in Unix milliseconds.
+    /// When what it shows changed last.
     pub updated_at: Timestamp,
     /// What lists are sorted and filtered by.
     pub listed: DocumentListed,

@@ -30,7 +30,7 @@ pub struct Event {
     pub sequence: Sequence,
     /// The kind of event.
     pub kind: EventKind,
-    /// When, in Unix milliseconds.
+    /// When the event was committed.
     pub at: Timestamp,
     /// What filters see: the conversation's channel as of this commit …
     pub channel: Option<Channel>,

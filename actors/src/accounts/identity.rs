@@ -46,7 +46,7 @@ pub struct Principal {
     pub account: Arc<KnownAccount>,
     /// The secret that was shown, as it is known.
     pub secret: SecretHash,
-    /// When the secret or its key ends by itself, in Unix milliseconds.
+    /// When the secret or its key ends by itself.
     pub ends_at: Option<Timestamp>,
 }
 

@@ -151,7 +151,7 @@ pub struct CommandContext<R: RecordSpec> {
     pub id: Id<R::Named>,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
-    /// When, in Unix milliseconds.
+    /// The instant at which it is decided.
     pub now: Timestamp,
 }
 

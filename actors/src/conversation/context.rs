@@ -57,7 +57,7 @@ pub(super) struct DecisionContext {
 /// Makes the identifiers of what the rules of a conversation create.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewIds {
-    /// From a time in Unix milliseconds and the sequence of the message's event.
+    /// Made of an instant and the sequence of the message's event.
     pub(super) message: fn(Timestamp, Sequence) -> MessageId,
 }
 

@@ -28,11 +28,11 @@ pub(super) struct DecisionContext {
 /// Makes the identifiers of what a document's rules create.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewIds {
-    /// From a time in Unix milliseconds and the version's number.
+    /// Made of an instant and the version's number.
     pub(super) version: fn(Timestamp, u64) -> VersionId,
-    /// From a time in Unix milliseconds and the comment's number.
+    /// Made of an instant and the comment's number.
     pub(super) comment: fn(Timestamp, u64) -> CommentId,
-    /// From a time in Unix milliseconds.
+    /// Made of an instant.
     pub(super) share: fn(Timestamp) -> ShareId,
 }
 

@@ -117,7 +117,7 @@ struct EventData<'a> {
 /// A commit in the making: the state as it will be, and what is stored of it.
 pub(super) struct Draft {
     expected: Sequence,
-    /// When the change happens, in Unix milliseconds.
+    /// When the change happens.
     pub(super) at: Timestamp,
     through: Option<ShareId>,
     pub(super) live: Live,

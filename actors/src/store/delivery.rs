@@ -98,7 +98,7 @@ pub struct NewDelivery {
     pub position: Position,
     /// The kind of the event that is delivered.
     pub kind: EventKind,
-    /// When it was made, in Unix milliseconds.
+    /// When it was made.
     pub at: Timestamp,
     /// What has become of it already.
     pub fate: Fate,
@@ -152,9 +152,9 @@ pub struct Replay {
     pub next: StreamOffset,
     /// None behind this position.
     pub last: Position,
-    /// No events before this instant, in Unix milliseconds.
+    /// No events before this instant.
     pub since: Option<Timestamp>,
-    /// No events after this instant, in Unix milliseconds.
+    /// No events after this instant.
     pub until: Option<Timestamp>,
     /// Of these kinds; empty: whatever the endpoint wants.
     pub kinds: Vec<EventKind>,
@@ -195,7 +195,7 @@ pub struct DeliveryChange {
 pub struct FailingEndpoint {
     /// The number of the endpoint's identifier.
     pub endpoint: EntityNumber,
-    /// In Unix milliseconds; none where it fails no more.
+    /// Since when it only fails; none where it fails no more.
     pub since: Option<Timestamp>,
 }
 
@@ -216,7 +216,7 @@ pub struct DeliverySlice {
     pub replays: Vec<ReplayChange>,
     /// Answers that are kept under idempotency keys; they have no rows.
     pub answers: Vec<Commit>,
-    /// The wall clock, in Unix milliseconds.
+    /// The instant that the wall clock shows.
     pub now: Timestamp,
     /// Deliveries that ended and were made before this instant may go.
     pub keep_from: Timestamp,
@@ -276,13 +276,13 @@ pub struct StoredDelivery {
     pub event_at: Timestamp,
     /// The kind of the event that is delivered.
     pub kind: EventKind,
-    /// When the delivery was made, in Unix milliseconds.
+    /// When the delivery was made.
     pub at: Timestamp,
     /// Whether it waits, was delivered or has failed.
     pub state: DeliveryState,
     /// How many attempts have been made so far.
     pub attempts: u32,
-    /// When it may be tried next, in Unix milliseconds, where it waits.
+    /// When it may be tried next, where it waits.
     pub due: Option<Timestamp>,
     /// Its attempts; empty in lists.
     pub log: Vec<Attempt>,
@@ -328,7 +328,7 @@ pub struct StoredEndpoint {
     pub as_matched: Option<Bytes>,
     /// How many deliveries to the endpoint wait.
     pub pending: u64,
-    /// Since when attempts have only failed, in Unix milliseconds.
+    /// Since when attempts have only failed.
     pub failing_since: Option<Timestamp>,
 }
 

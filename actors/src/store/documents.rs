@@ -31,7 +31,7 @@ pub struct StoredVersion {
     pub message: Option<Box<str>>,
     /// The user who wrote the version; none for a key of the account.
     pub author: Option<UserId>,
-    /// When, in Unix milliseconds.
+    /// When the version was made.
     pub at: Timestamp,
 }
 
@@ -52,7 +52,7 @@ pub struct StoredDocument {
     pub tenant: Tenant,
     /// The sequence of its last row.
     pub sequence: Sequence,
-    /// When what it shows changed last, in Unix milliseconds.
+    /// When what it shows changed last.
     pub updated_at: Timestamp,
     /// The document's header, in JSON as its actor wrote it.
     pub body: String,
@@ -118,7 +118,7 @@ pub struct DocumentRow {
     pub subject: Subject,
     /// The sequence of its last row.
     pub sequence: Sequence,
-    /// When what it shows changed last, in Unix milliseconds.
+    /// When what it shows changed last.
     pub updated_at: Timestamp,
     /// The document's header, in JSON as its actor wrote it.
     pub body: String,
@@ -150,7 +150,7 @@ pub struct DocumentQuery {
     pub owner: Option<UserId>,
     /// Of this content type, by code.
     pub content_type: Option<i64>,
-    /// Changed after this instant, in Unix milliseconds.
+    /// Changed after this instant.
     pub updated_after: Option<Timestamp>,
     /// Whether those in the bin are wanted, and no others.
     pub deleted: bool,
@@ -186,7 +186,7 @@ pub struct ActivityQuery {
     pub action: Option<EventKind>,
     /// Only what this user or key did.
     pub actor: Option<Subject>,
-    /// Only after this instant, in Unix milliseconds …
+    /// Only after this instant …
     pub since: Option<Timestamp>,
     /// Only what was done before this instant.
     pub until: Option<Timestamp>,
@@ -201,7 +201,7 @@ pub struct ActivityRow {
     pub position: Position,
     /// The kind of event: what was done.
     pub kind: EventKind,
-    /// When, in Unix milliseconds.
+    /// When it was done.
     pub at: Timestamp,
     /// The user or key that did it.
     pub actor: Option<String>,

@@ -47,7 +47,7 @@ pub struct StoredConversation {
     pub customer_revision: Sequence,
     /// The sequence of its last row.
     pub sequence: Sequence,
-    /// When that row was committed, in Unix milliseconds.
+    /// When that row was committed.
     pub updated_at: Timestamp,
     /// How many messages there are up to and with it.
     pub counts: MessageCounts,
@@ -79,7 +79,7 @@ pub struct ConversationHeader {
     pub customer_name: Box<str>,
     /// How many messages the conversation has.
     pub messages: u64,
-    /// When the last message was sent, in Unix milliseconds.
+    /// When the last message was sent.
     pub last_message_at: Option<Timestamp>,
     /// When anything changed last.
     pub updated_at: Timestamp,
@@ -133,7 +133,7 @@ pub struct KeptRow {
     pub hash: [u8; 16],
     /// Which request: what is left of its [`colloquy_model::idempotency::Fingerprint`].
     pub request: Vec<u8>,
-    /// When, in Unix milliseconds.
+    /// When the answer was committed.
     pub at: Timestamp,
     /// What the request did: its status follows from it.
     pub done: Done,
@@ -158,9 +158,9 @@ pub struct Facets {
     pub customer: Option<CustomerId>,
     /// Only those that are assigned to this user.
     pub assignee: Option<UserId>,
-    /// Made after this instant, in Unix milliseconds.
+    /// Made after this instant.
     pub created_after: Option<Timestamp>,
-    /// Made before this instant, in Unix milliseconds.
+    /// Made before this instant.
     pub created_before: Option<Timestamp>,
 }
 
@@ -243,7 +243,7 @@ pub enum Timing {
 pub struct TimedQuery {
     /// The time by which conversations are found.
     pub timing: Timing,
-    /// In Unix milliseconds; what comes later is not due: the first such one ends the answer.
+    /// Up to this instant; what comes later is not due: the first such one ends the answer.
     pub until: Timestamp,
     /// Where the answer before ended; none at the beginning.
     pub behind: Option<TimedCursor>,
@@ -269,7 +269,7 @@ pub struct Timed {
     pub tenant: Tenant,
     /// By which it is sorted: its header's, which may be older than what is known.
     pub listed_at: Timestamp,
-    /// The time as far as it is known, in Unix milliseconds.
+    /// The time as far as it is known.
     pub at: Timestamp,
 }
 

@@ -35,7 +35,7 @@ pub(super) enum Verdict {
     Delivered,
     /// The delivery is given up for good.
     Failed,
-    /// It is tried again at this instant, in Unix milliseconds.
+    /// It is tried again at this instant.
     Later(Timestamp),
 }
 
@@ -248,7 +248,7 @@ impl DeliveryQueue {
         work
     }
 
-    /// When something is due again, in Unix milliseconds.
+    /// When something is due again.
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
         self.wake_times.next()
     }

@@ -57,11 +57,6 @@ pub(super) struct Dispatcher {
     wakes_at: Option<Instant>,
 }
 
-/// The wall clock's time, in Unix milliseconds.
-pub(super) fn now_ms() -> Timestamp {
-    Timestamp::now()
-}
-
 impl ThreadActor for Dispatcher {
     const NAME: &'static str = "webhooks";
     const KIND: &'static str = "webhook_dispatcher";
@@ -83,7 +78,9 @@ impl ThreadActor for Dispatcher {
             Message::Opened(opened) => self.opened(*opened, context),
             Message::FeedRead(news) => self.take_news(*news),
             Message::AttemptEnded(ended) => self.attempt_ended(*ended, context),
-            Message::Refilled { refill, found } => self.queue.refilled(&refill, found, now_ms()),
+            Message::Refilled { refill, found } => {
+                self.queue.refilled(&refill, found, Timestamp::now())
+            }
             Message::Written(written) => self.written(written, context),
             Message::WriteAgain(slice) => self.write(slice, context),
             Message::Disable(endpoint) => self.disable(endpoint, context),
@@ -161,7 +158,7 @@ impl Dispatcher {
         let counters = &self.dependencies.counters;
         counters.matched.store(position.0, Ordering::Relaxed);
         self.pass_matched(context);
-        let DueWork { attempts, refills } = self.queue.take_due(now_ms());
+        let DueWork { attempts, refills } = self.queue.take_due(Timestamp::now());
         for attempt in attempts {
             self.begin_attempt(attempt, context);
         }

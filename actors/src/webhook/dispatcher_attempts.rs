@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::attempt_runner::{Conclusion, EndedAttempt};
 use super::delivery_queue::Verdict;
 use super::disabling::{DisableEndpoint, Disabling};
-use super::dispatcher::{Dispatcher, PAUSE, now_ms};
+use super::dispatcher::{Dispatcher, PAUSE};
 use super::dispatcher_messages::Message;
 use super::endpoint_queue::{PendingAttempt, Sending};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::Context;
 
 impl Dispatcher {
@@ -19,7 +20,7 @@ impl Dispatcher {
         context: &mut Context<Message>,
     ) {
         let Some(endpoint) = self.endpoints.get(attempt.endpoint) else {
-            self.queue.put_back(&attempt, now_ms());
+            self.queue.put_back(&attempt, Timestamp::now());
             return;
         };
         let attempt = self.attempts.begin(attempt, Arc::clone(endpoint));
@@ -29,7 +30,7 @@ impl Dispatcher {
     /// Takes what an attempt came to.
     pub(super) fn attempt_ended(&mut self, ended: EndedAttempt, context: &mut Context<Message>) {
         let EndedAttempt { attempt, end } = ended;
-        let now = now_ms();
+        let now = Timestamp::now();
         let queue = self.queue.endpoint(attempt.endpoint);
         let failing_since = queue.and_then(|queue| queue.health().failing_since());
         match self.attempts.end(end, failing_since, now) {

@@ -2,12 +2,13 @@
 //! the queues and the replays.
 
 use super::delivery_queue::Matching;
-use super::dispatcher::{Dispatcher, now_ms};
+use super::dispatcher::Dispatcher;
 use super::dispatcher_messages::Message;
 use super::endpoint_queue::{Sending, StoredQueue};
 use super::feed_follower::{FeedStep, Redacted};
 use super::feed_reading::FeedNews;
 use crate::store::LIVE;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::Context;
 
 /// With so much to write nothing more is matched: slices stay small.
@@ -59,7 +60,7 @@ impl Dispatcher {
                         event: &event,
                         keep,
                     };
-                    self.queue.push(matching, now_ms());
+                    self.queue.push(matching, Timestamp::now());
                 }
             }
             FeedStep::EndpointOpen(version) => {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::delivery_queue::{Keep, Matching};
-use super::dispatcher::{Dispatcher, now_ms};
+use super::dispatcher::Dispatcher;
 use super::dispatcher_messages::Message;
 use super::messages::{DeliveryError, ReplayRequest};
 use super::replays::{ReplayPage, ReplayStart};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Context, LoadError};
 
 impl Dispatcher {
@@ -16,7 +17,7 @@ impl Dispatcher {
             return ask.requester.refuse(refusal);
         }
         let last = self.follower.last_position();
-        let start = self.replays.prepare(ask, last, now_ms());
+        let start = self.replays.prepare(ask, last, Timestamp::now());
         let store = Arc::clone(&self.dependencies.store);
         context.spawn(async move { Message::ReplayFound(Box::new(start.find(store).await)) });
     }
@@ -41,11 +42,11 @@ impl Dispatcher {
         let ReplayRequest {
             requester, view, ..
         } = *ask;
-        self.answer_when_written(requester.answer(&view, now_ms()), context);
+        self.answer_when_written(requester.answer(&view, Timestamp::now()), context);
     }
     /// Has replays read on that need more deliveries.
     pub(super) fn read_replays(&mut self, context: &mut Context<Message>) {
-        for read in self.replays.begin_reads(now_ms()) {
+        for read in self.replays.begin_reads(Timestamp::now()) {
             let store = Arc::clone(&self.dependencies.store);
             context.spawn(async move { Message::ReplayRead(Box::new(read.run(store).await)) });
         }
@@ -53,7 +54,7 @@ impl Dispatcher {
 
     /// Makes deliveries of what a replay has read.
     pub(super) fn take_replay_page(&mut self, page: ReplayPage) {
-        let now = now_ms();
+        let now = Timestamp::now();
         let Some(step) = self.replays.take_page(page, &self.endpoints, now) else {
             return;
         };

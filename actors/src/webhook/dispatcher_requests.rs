@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::dispatcher::{Dispatcher, now_ms};
+use super::dispatcher::Dispatcher;
 use super::dispatcher_messages::{Message, RetryRead};
 use super::endpoint_queue::EndpointQueue;
 use super::lanes::RetryOutcome;
@@ -90,7 +90,7 @@ impl Dispatcher {
             return;
         }
         let Retry { requester, .. } = *retry;
-        let now = now_ms();
+        let now = Timestamp::now();
         let found = self.retried(requester.webhook.number(), found, now);
         let view = DeliveryView::new(requester.webhook, &found);
         self.answer_when_written(requester.answer(&view, now), context);

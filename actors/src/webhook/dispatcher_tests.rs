@@ -138,7 +138,7 @@ impl Desk {
             request,
             identity: Arc::clone(&self.views.identity),
         };
-        match command.decide(&self.endpoint, None, now_ms()) {
+        match command.decide(&self.endpoint, None, Timestamp::now()) {
             Decision::Change { commit, change, .. } => {
                 self.commit(commit);
                 self.endpoint.apply(change);
@@ -181,7 +181,7 @@ impl Desk {
             };
             self.commit(Commit {
                 rows: vec![row],
-                ..Commit::new(subject, Sequence(sequence - 1), caller, now_ms())
+                ..Commit::new(subject, Sequence(sequence - 1), caller, Timestamp::now())
             });
         }
     }

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use super::dispatcher::{Dispatcher, PAUSE, now_ms};
+use super::dispatcher::{Dispatcher, PAUSE};
 use super::dispatcher_messages::Message;
 use super::write_schedule::{Leftovers, PendingWrite};
 use crate::store::{DeliverySlice, Unwritten, Written};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::Context;
 
 impl Dispatcher {
@@ -39,7 +40,7 @@ impl Dispatcher {
         if let Some(matched) = self.writes.slice_taken(self.follower.matched()) {
             self.queue.set_matched(matched);
         }
-        let (now, keep) = (now_ms(), self.dependencies.settings.keep_deliveries);
+        let (now, keep) = (Timestamp::now(), self.dependencies.settings.keep_deliveries);
         let slice = self.queue.take_slice(now, now - keep);
         self.write(slice, context);
     }

@@ -59,7 +59,7 @@ pub(super) struct StoredQueue {
     pub(super) endpoint: EntityNumber,
     /// How many deliveries wait in the store.
     pub(super) waiting: u64,
-    /// Since when every attempt has failed, in Unix milliseconds; none where the last did not.
+    /// Since when every attempt has failed; none where the last did not.
     pub(super) failing_since: Option<Timestamp>,
 }
 

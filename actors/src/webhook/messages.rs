@@ -177,7 +177,7 @@ impl Requester {
         let _ = self.reply.send(Err(error));
     }
 
-    /// Accepts what was asked; `now` is in Unix milliseconds.
+    /// Accepts what was asked at this instant.
     pub(super) fn answer(self, body: &impl Serialize, now: Timestamp) -> AcceptedAnswer {
         // Shapes of ours: they can't fail.
         let body: bytes::Bytes = serde_json::to_vec(body).unwrap_or_default().into();

@@ -60,7 +60,7 @@ struct Job {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// More are to be made, not before this instant, in Unix milliseconds.
+    /// More are to be made, not before this instant.
     DueAt(Timestamp),
     /// Events are being read for them.
     Reading,

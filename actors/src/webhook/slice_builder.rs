@@ -52,7 +52,7 @@ pub(super) struct SliceBuilder {
     endpoints: HashSet<EntityNumber>,
     in_flight: Option<SliceInFlight>,
     next_delivery: i64,
-    /// When the last delivery was made, in Unix milliseconds.
+    /// When the last delivery was made.
     last_at: Timestamp,
 }
 

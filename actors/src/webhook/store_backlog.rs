@@ -112,7 +112,7 @@ impl StoreBacklog {
         }
     }
 
-    /// When it has to be woken next, in Unix milliseconds.
+    /// When it has to be woken next.
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
         match self.state {
             BacklogState::Resting { until } => until,

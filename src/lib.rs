@@ -141,9 +141,9 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
 
 /// The store's file at a first start.
 enum StoreFile<'p> {
-    /// A folder that this start has made.
+    /// A file that this start has made.
     Made(&'p Path),
-    /// A folder that was there, and empty.
+    /// A file that was there, and held nothing.
     Found(&'p Path),
 }
 

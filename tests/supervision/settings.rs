@@ -388,7 +388,19 @@ async fn a_change_holds_for_a_backoff_and_a_quarantine_that_already_run() {
     operator
         .set(json!({"conversation": {"quarantine_seconds": 0}}))
         .await;
+    // It has ended, and stays so: a longer one is for the next.
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 1e15}}))
+        .await;
     client.get(&path).await.expect(200);
+    operator
+        .set(json!({"conversation": {"crashes_max": 1}}))
+        .await;
     operator.crash(&conversation, &client).await;
+    let seen = operator.seen(&conversation).await;
+    assert_eq!(seen["quarantined_until"], "9999-12-31T23:59:59.999Z");
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 0}}))
+        .await;
     client.get(&path).await.expect(200);
 }

@@ -291,13 +291,22 @@ impl<E: Entity> EntityHandle<E> {
     }
 
     /// Lets the backoff or the quarantine that runs last as long as this policy says, from its
-    /// beginning.
+    /// beginning. One whose time is up has ended: what follows is its trial.
     pub(super) fn reschedule_pause(&self, policy: &Policy) {
         let history = self.history.lock();
         let Some(history) = history.as_ref() else {
             return;
         };
         let Some(pause) = history.pause else { return };
+        let is_over = match self.circuit() {
+            CircuitState::Closed => true,
+            CircuitState::BackingOff { until_ms } | CircuitState::Quarantined { until_ms } => {
+                until_ms <= self.registry.now_ms()
+            }
+        };
+        if is_over {
+            return;
+        }
         self.circuit
             .store(pause.circuit(policy).pack(), Ordering::Release);
         history.pause_changed.notify_one();

@@ -33,6 +33,8 @@ use super::sweeper;
 /// Into how many maps the entities are divided, each with a lock of its own.
 const PARTITIONS: usize = 64;
 
+/// The last instant that RFC 3339 can write: the end of the year 9999.
+const LAST_WRITABLE: Timestamp = Timestamp(253_402_300_799_999);
 /// By how many milliseconds the wall clock may go apart from the runtime's before instants are told
 /// by what it says now: it was set.
 const CLOCK_DRIFT_MAX_MS: u64 = 1_000;
@@ -589,7 +591,7 @@ impl<E: Entity> Registry<E> {
             self.base_unix_ms.store(measured, Ordering::Relaxed);
             measured
         };
-        Timestamp(base.saturating_add_unsigned(ms))
+        Timestamp(base.saturating_add_unsigned(ms)).min(LAST_WRITABLE)
     }
 
     fn ms(&self, now: Instant) -> u64 {

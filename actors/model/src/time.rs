@@ -90,7 +90,7 @@ pub mod unix_ms {
     /// Reads an instant from the number of its Unix milliseconds.
     ///
     /// # Errors
-    /// It is no number.
+    /// What is stored is no number.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
         i64::deserialize(deserializer).map(Timestamp)
     }
@@ -115,7 +115,7 @@ pub mod unix_ms {
         /// Reads the number, or null.
         ///
         /// # Errors
-        /// It is neither.
+        /// What is stored is neither a number nor null.
         pub fn deserialize<'de, D: Deserializer<'de>>(
             deserializer: D,
         ) -> Result<Option<Timestamp>, D::Error> {

@@ -69,6 +69,8 @@ pub(crate) enum CachePolicy {
     Public,
     /// Store it for the caller alone, and revalidate it each time.
     Private,
+    /// The same for a list, whose tag is weak.
+    PrivateList,
 }
 
 impl From<Answer> for Output {

@@ -381,18 +381,19 @@ impl RequestContext {
     }
 
     fn text(&self, text: Text, ready: Option<TaggedBody>) -> ResponseParts {
-        let (keep, checked) = match text.cache {
-            CachePolicy::NoStore => (NO_STORE, false),
-            CachePolicy::Public => (PUBLIC, true),
-            CachePolicy::Private => (PRIVATE, true),
+        let (keep, strength) = match text.cache {
+            CachePolicy::NoStore => (NO_STORE, None),
+            CachePolicy::Public => (PUBLIC, Some("")),
+            CachePolicy::Private => (PRIVATE, Some("")),
+            CachePolicy::PrivateList => (PRIVATE, Some("W/")),
         };
         let mut response = started(StatusCode::OK, (CACHE_CONTROL, keep));
-        if text.cache == CachePolicy::Private {
+        if matches!(text.cache, CachePolicy::Private | CachePolicy::PrivateList) {
             response.insert_header((VARY, VARY_BY_CALLER));
         }
-        if checked {
+        if let Some(strength) = strength {
             let TaggedBody { etag, .. } = ready.unwrap_or_else(|| tagged(text.body.clone()));
-            response.insert_header((ETAG, format!("\"{etag}\"")));
+            response.insert_header((ETAG, format!("{strength}\"{etag}\"")));
             if conditions::has_already(self.request.headers(), &etag) {
                 return not_modified(response);
             }

@@ -364,3 +364,30 @@ async fn the_interface_document_says_what_is_always_there_and_what_is_too_much()
     let words = schema("ActorKind")["properties"]["activations"]["description"].clone();
     assert!(words.as_str().unwrap().contains("`live`"), "{words}");
 }
+
+#[tokio::test]
+async fn lists_of_actors_have_weak_tags_and_a_single_one_has_a_strong_one() {
+    let server = Server::start();
+    let conversation = server.account().await.test().conversation().await;
+    let operator = server.operator();
+    let tag = async |path: &str| {
+        let shown = operator.get(path).await.expect(200);
+        assert_eq!(shown.header("cache-control"), "private, no-cache", "{path}");
+        let tag = shown.etag();
+        for known in [tag.clone(), format!("W/{}", tag.trim_start_matches("W/"))] {
+            let call = operator.get(path).with("if-none-match", &known);
+            assert_eq!(call.await.expect(304).etag(), tag, "{path}");
+        }
+        tag
+    };
+    for list in [
+        "/admin/v1/actors",
+        "/admin/v1/actors/conversation/instances",
+    ] {
+        assert!(tag(list).await.starts_with("W/\""), "{list}");
+    }
+    let instance = at("conversation", &conversation);
+    for single in ["/admin/v1/actors/conversation", &instance] {
+        assert!(tag(single).await.starts_with('"'), "{single}");
+    }
+}

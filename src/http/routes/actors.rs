@@ -101,7 +101,7 @@ impl InstancesQuery {
 pub(super) async fn kinds(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let kinds = call.app.system.supervision.kinds().iter();
     let data = kinds.map(|kind| kind.overview().into()).collect();
-    Ok(json(&ActorKinds { data }))
+    Ok(list(&ActorKinds { data }))
 }
 
 pub(super) async fn kind(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
@@ -113,7 +113,7 @@ pub(super) async fn instances(call: ApiCall, query: InstancesQuery) -> Result<Ou
     let kind = kind_of(&call)?;
     let found = kind.instances(query.wanted()?).into_iter();
     let data = found.map(InstanceView::of).collect();
-    Ok(json(&ActorInstances { data }))
+    Ok(list(&ActorInstances { data }))
 }
 
 pub(super) async fn instance(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
@@ -207,11 +207,20 @@ fn kind_of(call: &ApiCall) -> Result<Arc<dyn SupervisedKind>, Problem> {
         .ok_or_else(|| Problem::no_such("no such kind of actor"))
 }
 
+/// A list as it is shown, with a weak tag.
+fn list<T: Serialize>(value: &T) -> Output {
+    json_text(value, CachePolicy::PrivateList)
+}
+
 fn json<T: Serialize>(value: &T) -> Output {
+    json_text(value, CachePolicy::Private)
+}
+
+fn json_text<T: Serialize>(value: &T, cache: CachePolicy) -> Output {
     Output::Text(Text {
         body: Bytes::from(serde_json::to_vec(value).unwrap_or_default()),
         media_type: "application/json",
-        cache: CachePolicy::Private,
+        cache,
         room: None,
     })
 }

@@ -253,6 +253,56 @@ async fn each_change_is_logged() {
     }
 }
 
+/// The lines of the log that tell of a change of the supervision.
+fn changes(server: &Server) -> Vec<String> {
+    let log = server.log();
+    let told = |line: &&str| {
+        [
+            "a setting of supervision has changed",
+            "an operator has changed the supervision",
+        ]
+        .iter()
+        .any(|words| line.contains(words))
+    };
+    log.lines().filter(told).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn what_changes_nothing_that_holds_is_not_logged_and_numbers_are_logged_as_written() {
+    let mut server = Server::start();
+    let operator = Operator::of(&server);
+    let before = operator.0.get(PATH).await.expect(200);
+    let same = operator
+        .set(json!({"conversation": {"crashes_max": 5}}))
+        .await;
+    assert_eq!(same.etag(), before.etag());
+    assert!(same.body == before.body, "five is what it was");
+    operator
+        .set(json!({"conversation": {"crashes_max": null}}))
+        .await;
+    assert_eq!(changes(&server), [""; 0], "five is what holds");
+    operator
+        .set(json!({"conversation": {"crashes_max": 9, "idle_seconds": 0.5}}))
+        .await;
+    let told = changes(&server).join("\n");
+    for words in ["from=5 to=9", "from=300 to=0.5"] {
+        assert!(told.contains(words), "{words}:\n{told}");
+    }
+    let count = changes(&server).len();
+    assert_eq!(count, 3, "two settings by one operator");
+    server.set_env("COLLOQUY__SUPERVISION__CRASHES_MAX", "9");
+    server.restart();
+    let shown = Operator::of(&server).0.get(PATH).await.expect(200);
+    assert_eq!(
+        of_conversations(&shown.body, "crashes_max"),
+        (json!(9), json!(9))
+    );
+    let since = changes(&server).split_off(count);
+    let told = |setting: &str| since.iter().any(|line| line.contains(setting));
+    assert!(!told("crashes_max"), "configured and kept are 9: {since:?}");
+    assert!(told("idle_seconds"), "what is kept holds again: {since:?}");
+}
+
 /// Writes into the one record what another version may have kept.
 const REWRITE: &str = "
 import sqlite3, sys

@@ -91,7 +91,7 @@ impl Supervision {
         let view = SupervisionView {
             kinds: KindsView::of(setting),
         };
-        Answer::ok(Some(self.etag(kept.revision)), json::bytes(&view))
+        Answer::ok(Some(self.etag(&kept.settings)), json::bytes(&view))
     }
 
     /// Changes how actors are supervised. The answer leaves when the change is durable and holds
@@ -110,7 +110,7 @@ impl Supervision {
         let _turn = self.changing.lock().await;
         for _ in 0..TRIES_MAX {
             let kept = self.kept.get();
-            let etag = self.etag(kept.revision);
+            let etag = self.etag(&kept.settings);
             if if_match.as_ref().is_some_and(|known| !known.holds(&etag)) {
                 return Err(AskError::Refused(SupervisionError::Precondition));
             }
@@ -121,9 +121,13 @@ impl Supervision {
             let commit = self.commit_of(kept.revision, next, caller.clone());
             match self.commit(commit).await {
                 Ok(()) => {
-                    let request_id = &*caller.actor.request_id;
-                    tracing::info!(request_id, "an operator has changed the supervision");
-                    return Ok(self.settings());
+                    let changed = self.settings();
+                    // To keep what is configured may change nothing of what holds.
+                    if changed.etag != Some(etag) {
+                        let request_id = &*caller.actor.request_id;
+                        tracing::info!(request_id, "an operator has changed the supervision");
+                    }
+                    return Ok(changed);
                 }
                 Err(CommitFailure::Conflict) => self.reload().await?,
                 Err(CommitFailure::Unavailable | CommitFailure::Violated(_)) => {
@@ -216,15 +220,17 @@ impl Supervision {
             .map_or(0.0, |policy| setting.of(policy))
     }
 
-    /// Changes with what is kept and with what is configured: the settings show both.
-    fn etag(&self, revision: Sequence) -> String {
+    /// Changes with what holds and with what is configured: the settings show both.
+    fn etag(&self, kept: &KeptSettings) -> String {
         let mut hasher = DefaultHasher::new();
         for kind in KINDS {
             for setting in PolicySetting::ALL {
-                self.configured(kind, setting).to_bits().hash(&mut hasher);
+                let configured = self.configured(kind, setting);
+                let value = known(kept, kind, setting).unwrap_or(configured);
+                [value, configured].map(f64::to_bits).hash(&mut hasher);
             }
         }
-        format!("{revision}-{:016x}", hasher.finish())
+        format!("{:016x}", hasher.finish())
     }
 }
 
@@ -275,7 +281,7 @@ struct Applied {
 }
 
 impl Applied {
-    /// Lets what is kept hold for actors that live, and logs what has changed.
+    /// Lets what is kept hold for actors that live, and logs what has changed of what holds.
     fn apply(&self, before: &KeptSettings, after: &KeptSettings) {
         for kind in self.kinds.iter().filter_map(Weak::upgrade) {
             let Some(configured) = self.configured.get(kind.kind()) else {
@@ -283,18 +289,20 @@ impl Applied {
             };
             let mut policy = configured.clone();
             for setting in PolicySetting::ALL {
-                let value = |kept| known(kept, kind.kind(), setting);
-                if let Some(value) = value(after) {
+                let kept = |settings| known(settings, kind.kind(), setting);
+                if let Some(value) = kept(after) {
                     setting.set(&mut policy, value);
                 }
-                let (from, to) = (value(before), value(after));
+                let holds = |settings| kept(settings).unwrap_or_else(|| setting.of(configured));
+                let (from, to) = (holds(before), holds(after));
                 if from != to {
-                    let configured = setting.of(configured);
+                    // As it is written: a whole number without a point.
+                    let (from, to) = (tracing::field::display(from), tracing::field::display(to));
                     tracing::info!(
                         kind = kind.kind(),
                         setting = setting.name(),
-                        from = from.unwrap_or(configured),
-                        to = to.unwrap_or(configured),
+                        from,
+                        to,
                         "a setting of supervision has changed"
                     );
                 }
@@ -314,7 +322,7 @@ impl Applied {
                     tracing::warn!(
                         kind,
                         setting = name,
-                        value,
+                        value = %value,
                         "a kept setting of supervision is not known to this version: what is \
                          configured holds"
                     );

@@ -8,6 +8,9 @@ use super::{INSTANCE, Operator, at, drilling};
 use crate::support::shapes::assert_shape;
 use crate::support::{Server, account, shared, unique, until};
 
+/// The id of a conversation that there is not.
+const UNKNOWN: &str = "conv_0190163d8694739b85d52d5e4a4d6d5f";
+
 #[tokio::test]
 async fn a_restarted_actor_loads_what_was_acknowledged() {
     let server = Server::start();
@@ -74,11 +77,7 @@ async fn commands_to_what_does_not_exist_are_404_and_make_nothing() {
     let server = drilling();
     let account = server.account().await;
     let operator = server.operator();
-    for id in [
-        "conv_0190163d8694739b85d52d5e4a4d6d5f",
-        "nonsense",
-        account.account_id.as_str(),
-    ] {
+    for id in [UNKNOWN, "nonsense", account.account_id.as_str()] {
         for command in ["restart", "passivate", "release", "crash"] {
             let path = format!("{}/{command}", at("conversation", id));
             let refused = operator.post(&path, json!({})).await;
@@ -133,7 +132,7 @@ async fn a_drill_wants_to_be_allowed() {
     let path = format!("{}/crash", at("conversation", &conversation));
     let refused = account.operator().post(&path, json!({})).await;
     refused.error(403, "forbidden", "");
-    let unknown = at("conversation", "conv_0190163d8694739b85d52d5e4a4d6d5f");
+    let unknown = at("conversation", UNKNOWN);
     let refused = shared()
         .operator()
         .post(&format!("{unknown}/crash"), json!({}))
@@ -240,4 +239,103 @@ async fn a_drill_outlives_the_passivation_of_its_actor() {
         (&seen["state"], &seen["restarts"]),
         (&json!("ready"), &json!(1))
     );
+}
+
+/// The tag of a conversation's actor that has nothing to do any more.
+async fn tag_at_rest(operator: &Operator, conversation: &str) -> String {
+    until("it is at rest", Duration::from_secs(10), async || {
+        let seen = operator.0.get(&at("conversation", conversation)).await;
+        let seen = seen.expect(200);
+        let is_at_rest = seen["mailbox_used"] == 0 && seen["state"] != "loading";
+        is_at_rest.then(|| seen.etag())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_command_to_an_actor_that_has_another_tag_is_refused_and_does_nothing() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let instance = at("conversation", &conversation);
+    let steer = async |command: &str, tag: &str| {
+        let path = format!("{instance}/{command}");
+        let call = operator.0.post(&path, json!({}));
+        call.with("if-match", tag).await
+    };
+    let old = tag_at_rest(&operator, &conversation).await;
+    client.message(&conversation, "it changes").await;
+    let now = tag_at_rest(&operator, &conversation).await;
+    for command in ["restart", "passivate", "release", "crash"] {
+        for other in [&old, "\"another\"", &format!("W/{now}")] {
+            let refused = steer(command, other).await;
+            refused.error(412, "precondition_failed", "");
+        }
+        let malformed = steer(command, "another").await;
+        malformed.error(400, "invalid_request", "If-Match");
+        let path = format!("{}/{command}", at("conversation", UNKNOWN));
+        let unknown = operator.0.post(&path, json!({}));
+        let unknown = unknown.with("if-match", "*").await;
+        unknown.error(404, "not_found", "");
+    }
+    let after = operator.0.get(&instance).await.expect(200);
+    assert_eq!(after.etag(), now, "nothing was done");
+    client.message(&conversation, "no drill").await;
+
+    for command in ["release", "restart", "passivate", "crash"] {
+        let tag = tag_at_rest(&operator, &conversation).await;
+        steer(command, &tag).await.expect(200);
+    }
+    steer("release", "*").await.expect(200);
+    let crashed = client
+        .get(&format!("/v1/conversations/{conversation}"))
+        .await;
+    crashed.error(500, "server_error", "");
+    for (kind, id) in [
+        ("limiter", "limiter_0"),
+        ("webhook_dispatcher", "webhook_dispatcher"),
+    ] {
+        let path = format!("{}/restart", at(kind, id));
+        let refused = operator.0.post(&path, json!({}));
+        let refused = refused.with("if-match", "\"another\"").await;
+        refused.error(412, "precondition_failed", "");
+    }
+}
+
+#[tokio::test]
+async fn of_operators_who_steer_the_same_state_of_an_actor_one_does() {
+    let server = Server::start();
+    let client = server.account().await.test();
+    let operator = Operator::of(&server);
+    for _ in 0..10 {
+        let conversation = client.conversation().await;
+        let tag = tag_at_rest(&operator, &conversation).await;
+        let path = format!("{}/restart", at("conversation", &conversation));
+        let all = (0..8).map(|_| {
+            let call = operator.0.post(&path, json!({}));
+            let call = call.with("if-match", &tag);
+            tokio::spawn(async move { call.await.status })
+        });
+        let all: Vec<_> = all.collect();
+        let mut statuses = Vec::new();
+        for one in all {
+            statuses.push(one.await.unwrap());
+        }
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 412, 412, 412, 412, 412, 412, 412]);
+        assert_eq!(operator.seen(&conversation).await["restarts"], 1);
+    }
+}
+
+#[tokio::test]
+async fn the_interface_document_says_that_commands_to_actors_take_if_match() {
+    let document = shared().operator().get("/openapi.json").await.expect(200);
+    for command in ["restart", "passivate", "release", "crash"] {
+        let path = format!("/admin/v1/actors/{{actor_kind}}/instances/{{actor_id}}/{command}");
+        let operation = &document["paths"][&path]["post"];
+        assert!(operation["responses"]["412"].is_object(), "{operation}");
+        let parameters = operation["parameters"].to_string();
+        assert!(parameters.contains("If-Match"), "{parameters}");
+    }
 }

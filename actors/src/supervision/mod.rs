@@ -7,9 +7,11 @@ pub mod messages;
 mod settings;
 mod settings_view;
 mod store_view;
+mod turns;
 mod views;
 
 pub use settings::Supervision;
 pub use settings_view::SettingsView;
 pub use store_view::{Lags, StoreView};
+pub use turns::{Turn, Turns};
 pub use views::{ActorKindView, ActorStateView, InstanceView};

@@ -27,6 +27,7 @@ use super::messages::{
     SupervisionView,
 };
 use super::settings_view::SettingsView;
+use super::turns::Turns;
 use crate::store::{Store, Stored};
 use colloquy_model::entity_number::EntityNumber;
 
@@ -44,6 +45,7 @@ pub struct Supervision {
     store: Arc<dyn Store>,
     /// Held while a change is judged and committed, so that the next one sees it.
     changing: tokio::sync::Mutex<()>,
+    turns: Turns,
 }
 
 impl Supervision {
@@ -69,12 +71,18 @@ impl Supervision {
             kept,
             store,
             changing: tokio::sync::Mutex::default(),
+            turns: Turns::default(),
         }
     }
 
     /// Every kind of actor, in the order in which operators see them.
     pub fn kinds(&self) -> &[Arc<dyn SupervisedKind>] {
         &self.kinds
+    }
+
+    /// Turns at single actors, for commands that hold for one state of an actor only.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// How actors are supervised now.

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use colloquy_actors::supervision::messages::ChangeSupervision;
+use colloquy_actors::supervision::messages::{ChangeSupervision, SupervisionError};
 use colloquy_actors::supervision::{ActorKindView, ActorStateView, InstanceView};
 use colloquy_model::answer::Answer;
-use colloquy_runtime::{Instance, InstanceOrder, InstanceQuery, SupervisedKind};
+use colloquy_runtime::{Found, Instance, InstanceOrder, InstanceQuery, SupervisedKind};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
@@ -123,26 +123,41 @@ pub(super) async fn instance(call: ApiCall, _: NoQuery) -> Result<Output, Proble
 }
 
 pub(super) async fn restart(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    let kind = kind_of(&call)?;
-    let found = kind.restart(call.segment(1)).await?;
-    done(call, found).await
+    steer(call, |kind, id| kind.restart(id)).await
 }
 
 pub(super) async fn passivate(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    let kind = kind_of(&call)?;
-    let found = kind.passivate(call.segment(1)).await?;
-    done(call, found).await
+    steer(call, |kind, id| kind.passivate(id)).await
 }
 
 pub(super) async fn release(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    let kind = kind_of(&call)?;
-    let found = kind.release(call.segment(1)).await?;
-    done(call, found).await
+    steer(call, |kind, id| kind.release(id)).await
 }
 
 pub(super) async fn crash(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
+    steer(call, |kind, id| kind.crash(id)).await
+}
+
+/// Gives an actor a command, if the actor is in the state that the caller names; of several callers
+/// that name the same state, one command is judged after the other is done.
+async fn steer(
+    call: ApiCall,
+    command: for<'k> fn(&'k dyn SupervisedKind, &'k str) -> Found<'k>,
+) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
-    let found = kind.crash(call.segment(1)).await?;
+    let id = call.segment(1);
+    let found = match &call.if_match {
+        None => command(&*kind, id).await?,
+        Some(precondition) => {
+            let supervision = &call.app.system.supervision;
+            let _turn = supervision.turns().take(kind.kind(), id).await;
+            let seen = shown(kind.instance(id).await?);
+            if !precondition.holds(&response::tag_of(&seen)) {
+                return Err(SupervisionError::Precondition.into());
+            }
+            command(&*kind, id).await?
+        }
+    };
     done(call, found).await
 }
 
@@ -163,7 +178,7 @@ async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
         operation = call.request.path(),
         "an operator has steered an actor"
     );
-    let shown = Bytes::from(serde_json::to_vec(&InstanceView::of(instance)).unwrap_or_default());
+    let shown = shown(instance);
     let answer = Answer::ok(Some(response::tag_of(&shown)), shown);
     let ApiCall {
         app,
@@ -174,6 +189,11 @@ async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
     let supervision = &app.system.supervision;
     let kept = supervision.keep_answer::<Infallible>(caller, reservation, answer);
     Ok(kept.await?.into())
+}
+
+/// An actor as it is shown; its tag is made of this.
+fn shown(instance: Instance) -> Bytes {
+    Bytes::from(serde_json::to_vec(&InstanceView::of(instance)).unwrap_or_default())
 }
 
 pub(super) async fn settings(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {

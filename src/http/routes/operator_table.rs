@@ -17,7 +17,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(of_keys());
     all.extend(watching());
     all.extend(of_actors());
-    all.extend(steering());
+    all.extend(steering().into_iter().map(Operation::conditional));
     all.extend(supervision());
     all
 }
@@ -174,7 +174,7 @@ fn of_actors() -> Vec<Operation> {
     ]
 }
 
-/// What operators do with one actor.
+/// What operators do with one actor, or only with one that is in the state that they name.
 fn steering() -> Vec<Operation> {
     const TAG: &str = "Operators: actors";
     vec![

@@ -292,9 +292,9 @@ async fn a_limiter_that_crashes_costs_one_request_each_time() {
     let before = crashes(&operator, "limiter").await;
     crash_all(&operator, "limiter").await;
     let client = account.test();
-    let refused = client.get("/v1/conversations").await;
-    assert_eq!(refused["error"]["details"]["outcome"], "none");
-    refused.error(503, "unavailable", "");
+    let crashed = client.get("/v1/conversations").await;
+    assert_eq!(crashed["error"]["details"]["outcome"], "none");
+    crashed.error(500, "server_error", "");
     client.get("/v1/conversations").await.expect(200);
     assert_eq!(crashes(&operator, "limiter").await, before + 1);
 }

@@ -9,6 +9,7 @@ use colloquy_actors::limiter::{
     LimitKey, Limits, LinkRefusal, PeekPermit, RateLimitStatus, TakePermit,
 };
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::shard::ShardError;
 use ipnet::IpNet;
 
 use super::app_state::AppState;
@@ -116,7 +117,12 @@ pub(super) async fn take(
         now: at,
     };
     let taken = app.system.limiter.take(take).await;
-    taken.map_err(|_| Problem::unavailable("the rate limiter does not answer", Outcome::None, 1))
+    taken.map_err(|error| match error {
+        ShardError::Crashed => Problem::crashed_before_start(),
+        ShardError::Lost => {
+            Problem::unavailable("the rate limiter does not answer", Outcome::None, 1)
+        }
+    })
 }
 
 /// The limits that the plan of the principal's account gives each of its keys.

@@ -283,6 +283,14 @@ impl Problem {
         }
     }
 
+    /// 500: the same, before the operation was begun, so that nothing was done.
+    pub(crate) fn crashed_before_start() -> Self {
+        Problem {
+            outcome: Some(Outcome::None),
+            ..Problem::crashed()
+        }
+    }
+
     /// What is stored can't be read: a fault of ours, and nothing was done.
     pub(crate) fn unreadable() -> Self {
         let problem = Problem::new(

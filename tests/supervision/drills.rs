@@ -349,15 +349,16 @@ async fn the_limiter_fails_the_request_that_crashes_it_and_no_other() {
         let drill = format!("{}/crash", at("limiter", shard));
         operator.0.post(&drill, json!({})).await.expect(200);
     }
-    // The refusal tells what is left of the limits, as every answer to a key does.
-    let refused = client.get("/v1").await.error(503, "unavailable", "");
-    let left = refused.number("x-ratelimit-remaining");
-    assert_eq!(refused["error"]["details"]["outcome"], "none");
+    // The answer tells what is left of the limits, as every answer to a key does.
+    let crashed = client.get("/v1").await.error(500, "server_error", "");
+    let left = crashed.number("x-ratelimit-remaining");
+    let outcome = &crashed["error"]["details"]["outcome"];
+    assert_eq!(outcome, "none", "the request itself was never begun");
     let next = client.get("/v1").await.expect(200);
     assert_eq!(next.number("x-ratelimit-remaining"), left - 1);
     let kind = operator.kind("limiter").await;
     assert_eq!(kind["restarts"]["crash"], 1);
-    assert_eq!(kind["refused"]["backing_off"], 1);
+    assert_eq!(kind["refused"]["backing_off"], 0, "a crash is no refusal");
     for command in ["restart", "passivate", "release"] {
         let path = format!("{}/{command}", at("limiter", "limiter_0"));
         let steered = operator.0.post(&path, json!({})).await.expect(200);
@@ -381,7 +382,7 @@ async fn a_key_that_has_spent_its_burst_has_spent_it_after_a_crash_and_a_restart
     client.get("/v1").await.error(429, "rate_limited", "");
     let shards = operator.0.get("/admin/v1/actors/limiter/instances").await;
     let shards = shards.expect(200).column("id");
-    for (command, first) in [("restart", 429), ("crash", 503), ("passivate", 429)] {
+    for (command, first) in [("restart", 429), ("crash", 500), ("passivate", 429)] {
         for shard in &shards {
             let path = format!("{}/{command}", at("limiter", shard));
             operator.0.post(&path, json!({})).await.expect(200);

@@ -52,11 +52,16 @@ pub trait Shard: Sized + Unpin + 'static {
     fn bytes(&self) -> usize;
 }
 
-/// No answer came: the shard panicked on this question, its arbiter ended, or no arbiter is
-/// registered.
+/// Why a question was not answered; what was asked for may have been done or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the shard gave no answer")]
-pub struct ShardLost;
+pub enum ShardError {
+    /// The shard panicked on this question; it takes the next one.
+    #[error("the shard crashed on this question")]
+    Crashed,
+    /// No shard took it: its arbiter has ended, or none is registered.
+    #[error("the shard gave no answer")]
+    Lost,
+}
 
 /// What registering an arbiter did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,19 +177,19 @@ impl<S: Shard> Shards<S> {
     /// mixed.
     ///
     /// # Errors
-    /// [`ShardLost`]: no answer came; what was asked for may have been done or not.
-    pub async fn ask(&self, hash: u64, ask: S::Ask) -> Result<S::Answer, ShardLost> {
-        self.send(hash, ask).await.map_err(|_| ShardLost)
+    /// [`ShardError`]: no answer came; what was asked for may have been done or not.
+    pub async fn ask(&self, hash: u64, ask: S::Ask) -> Result<S::Answer, ShardError> {
+        self.send(hash, ask).await.unwrap_or(Err(ShardError::Lost))
     }
 
-    /// Counts a question that was refused, in the end, since no answer came.
+    /// Counts a question that was refused, in the end, since no shard took it.
     pub fn count_refused(&self) {
         self.metrics.refused(Cause::BackingOff);
     }
 
     /// Enqueues at once. When no shard takes the envelope it is dropped with its sender, so that
     /// the receiver fails.
-    fn send(&self, hash: u64, ask: S::Ask) -> oneshot::Receiver<S::Answer> {
+    fn send(&self, hash: u64, ask: S::Ask) -> oneshot::Receiver<Outcome<S>> {
         if !self.asked.load(Ordering::Acquire) {
             let _changing = self.changing.lock();
             self.asked.store(true, Ordering::Release);
@@ -280,10 +285,13 @@ impl<S: Shard> Actor for ShardActor<S> {
     type Context = Context<Self>;
 }
 
+/// What became of a question.
+type Outcome<S> = Result<<S as Shard>::Answer, ShardError>;
+
 /// A question with the channel for its answer.
 struct Envelope<S: Shard> {
     ask: S::Ask,
-    answer: oneshot::Sender<S::Answer>,
+    answer: oneshot::Sender<Outcome<S>>,
     sample: Sample,
 }
 
@@ -295,7 +303,7 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
     type Result = ();
 
     /// Catches a panic, since actix would close the mailbox for good: the state, which may be half
-    /// changed, is repaired, and the caller's channel closes without an answer.
+    /// changed, is repaired before the caller is told.
     fn handle(&mut self, envelope: Envelope<S>, _: &mut Context<Self>) {
         let Envelope {
             ask,
@@ -311,7 +319,7 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
             Ok(answered) => {
                 self.figures.handled(sample, || self.shard.bytes());
                 // A caller that has left needs no answer.
-                drop(answer.send(answered));
+                drop(answer.send(Ok(answered)));
             }
             Err(panic) => {
                 tracing::error!(
@@ -321,6 +329,7 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
                 self.figures
                     .failed(Restart::Crash, text_of(panic), Duration::ZERO);
                 self.begin_anew();
+                drop(answer.send(Err(ShardError::Crashed)));
             }
         }
     }
@@ -490,7 +499,7 @@ mod tests {
         shards: &Shards<Tally>,
         hash: u64,
         what: Option<()>,
-    ) -> Result<(u32, ThreadId), ShardLost> {
+    ) -> Result<(u32, ThreadId), ShardError> {
         tokio::time::timeout(Duration::from_secs(20), shards.ask(hash, what))
             .await
             .unwrap()
@@ -515,11 +524,11 @@ mod tests {
             let shards = tallies(arbiters);
             assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
             assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 1);
-            assert_eq!(ask(&shards, FIRST, None).await, Err(ShardLost));
+            assert_eq!(ask(&shards, FIRST, None).await, Err(ShardError::Crashed));
             assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 2);
             assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 2);
             assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 3);
-            assert_eq!(ask(&shards, FIRST, None).await, Err(ShardLost));
+            assert_eq!(ask(&shards, FIRST, None).await, Err(ShardError::Crashed));
             let afresh = ask(&shards, FIRST, Some(())).await.unwrap().0;
             assert_eq!(afresh, 1, "what can't be repaired is replaced");
         });
@@ -546,7 +555,7 @@ mod tests {
     fn without_an_arbiter_an_ask_is_answered_at_once_and_a_late_one_still_helps() {
         among_arbiters(1, |mut arbiters| async move {
             let shards = tallies(Vec::new());
-            assert_eq!(ask(&shards, FIRST, Some(())).await, Err(ShardLost));
+            assert_eq!(ask(&shards, FIRST, Some(())).await, Err(ShardError::Lost));
             assert_eq!(shards.register(arbiters.pop().unwrap()), Registered::Added);
             assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 1);
         });
@@ -603,7 +612,7 @@ mod tests {
                 // Answered or lost: both will do, but not silence.
                 ask(&shards, FIRST, Some(())).await.ok();
             }
-            assert_eq!(ask(&shards, FIRST, Some(())).await, Err(ShardLost));
+            assert_eq!(ask(&shards, FIRST, Some(())).await, Err(ShardError::Lost));
         });
     }
 }

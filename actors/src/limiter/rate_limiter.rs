@@ -8,7 +8,7 @@ use super::allowance_table::AllowanceTable;
 use super::messages::{LimitKey, LimiterRequest, PeekPermit, TakePermit};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::SupervisedKind;
-use colloquy_runtime::shard::{ArbiterHandle, Registered, Shard, ShardLost, Shards};
+use colloquy_runtime::shard::{ArbiterHandle, Registered, Shard, ShardError, Shards};
 
 /// Keys in one shard (about 170 MB). Only a flood of keys can reach this, since a key that has
 /// spent nothing in the last minutes is not stored.
@@ -46,12 +46,12 @@ impl RateLimiter {
     /// Counts a request if it may pass: see [`RateLimitStatus::allowed`].
     ///
     /// # Errors
-    /// [`ShardLost`]: no answer came. The permit may have been taken or not, so the request must
+    /// [`ShardError`]: no answer came. The permit may have been taken or not, so the request must
     /// not be let through.
-    pub async fn take(&self, take: TakePermit) -> Result<RateLimitStatus, ShardLost> {
+    pub async fn take(&self, take: TakePermit) -> Result<RateLimitStatus, ShardError> {
         let hash = take.key.shard_hash();
         let taken = self.shards.ask(hash, LimiterRequest::Take(take)).await;
-        if taken.is_err() {
+        if taken == Err(ShardError::Lost) {
             self.shards.count_refused();
         }
         taken
@@ -60,8 +60,8 @@ impl RateLimiter {
     /// Reads the numbers of a key without counting anything.
     ///
     /// # Errors
-    /// [`ShardLost`]: no answer came.
-    pub async fn peek(&self, peek: PeekPermit) -> Result<RateLimitStatus, ShardLost> {
+    /// [`ShardError`]: no answer came.
+    pub async fn peek(&self, peek: PeekPermit) -> Result<RateLimitStatus, ShardError> {
         let hash = peek.key.shard_hash();
         self.shards.ask(hash, LimiterRequest::Peek(peek)).await
     }
@@ -163,7 +163,7 @@ mod tests {
             let limits = RateLimiter::new(Vec::new());
             assert_eq!(
                 limits.take(take(LimitKey::from(Uuid::nil()))).await,
-                Err(ShardLost)
+                Err(ShardError::Lost)
             );
         });
     }

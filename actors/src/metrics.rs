@@ -199,9 +199,11 @@ fn write_actor_gauges(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fm
             "Entities in memory, those in quarantine among them.",
             |o| amount(o.live),
         ),
-        ("actors_quarantined", "Entities in quarantine.", |o| {
-            amount(o.by_state.quarantined)
-        }),
+        (
+            "actors_quarantined",
+            "Entities whose quarantine runs.",
+            |o| amount(o.by_state.quarantined),
+        ),
         ("actors_places", "Mailbox permits taken.", |o| {
             o.permits_taken
         }),

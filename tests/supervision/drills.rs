@@ -435,3 +435,104 @@ async fn deliveries_survive_a_crash_of_whoever_delivers() {
         (&json!(3), &json!("crash"))
     );
 }
+
+#[tokio::test]
+async fn a_quarantine_whose_time_is_up_is_told_as_what_the_next_request_meets() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let (over, runs) = (client.conversation().await, client.conversation().await);
+    let operator = Operator::of(&server);
+    operator.quarantine(&over, &client).await;
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 0}}))
+        .await;
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 3_600}}))
+        .await;
+    operator.quarantine(&runs, &client).await;
+    let seen = operator.seen(&over).await;
+    assert_eq!(
+        (&seen["state"], &seen["quarantined_until"]),
+        (&json!("ready"), &json!(null)),
+        "nobody has asked it since"
+    );
+    assert_eq!(seen["last_failure"]["cause"], "crash");
+    let kind = operator.kind("conversation").await;
+    let states = json!({"loading": 0, "ready": 1, "backing_off": 0, "quarantined": 1});
+    assert_eq!(kind["by_state"], states);
+    let listed = async |state: &str| {
+        let path = format!("/admin/v1/actors/conversation/instances?state={state}");
+        operator.0.get(&path).await.expect(200).column("id")
+    };
+    assert_eq!(listed("ready").await, [over.as_str()]);
+    assert_eq!(listed("quarantined").await, [runs.as_str()]);
+    let shown = operator.steer(&over, "restart").await.expect(200);
+    assert_eq!(shown["state"], "ready", "commands show the same");
+    assert_eq!(operator.seen(&over).await["restarts"], 4, "there is none");
+    // It is still the trial that the next request is.
+    operator.crash(&over, &client).await;
+    assert_eq!(operator.seen(&over).await["state"], "quarantined");
+}
+
+#[tokio::test]
+async fn an_actor_in_quarantine_holds_no_bytes() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    assert_ne!(operator.seen(&conversation).await["bytes"], 0);
+    operator.quarantine(&conversation, &client).await;
+    assert_eq!(operator.seen(&conversation).await["bytes"], 0);
+    assert_eq!(operator.kind("conversation").await["bytes"], 0);
+}
+
+#[tokio::test]
+async fn a_drill_that_is_not_spent_keeps_no_actor_in_memory_and_outlives_its_idleness() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    operator.steer(&conversation, "crash").await.expect(200);
+    let idle = json!({"idle_seconds": 0, "sweep_seconds": 0.05});
+    operator.set(json!({"conversation": idle})).await;
+    until("it is passivated", Duration::from_secs(10), async || {
+        (operator.seen(&conversation).await["state"] == "passive").then_some(())
+    })
+    .await;
+    let path = format!("/v1/conversations/{conversation}");
+    client.get(&path).await.error(500, "server_error", "");
+    client.get(&path).await.expect(200);
+}
+
+#[tokio::test]
+async fn an_operator_who_passivates_an_actor_forgives_none_of_its_crashes() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let settings = json!({"backoff_min_seconds": 0, "quarantine_seconds": 3_600});
+    operator.set(json!({"conversation": settings})).await;
+    let passivate = async || {
+        until("it has left memory", Duration::from_secs(10), async || {
+            let gone = operator.steer(&conversation, "passivate").await.expect(200);
+            (gone["state"] == "passive").then_some(())
+        })
+        .await
+    };
+    for _ in 0..4 {
+        operator.crash(&conversation, &client).await;
+        passivate().await;
+    }
+    operator.crash(&conversation, &client).await;
+    assert_eq!(operator.seen(&conversation).await["state"], "quarantined");
+    // The trial is still to come when its actor comes back.
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 0}}))
+        .await;
+    operator
+        .set(json!({"conversation": {"quarantine_seconds": 3_600}}))
+        .await;
+    passivate().await;
+    operator.crash(&conversation, &client).await;
+    assert_eq!(operator.seen(&conversation).await["state"], "quarantined");
+}

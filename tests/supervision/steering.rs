@@ -339,3 +339,27 @@ async fn the_interface_document_says_that_commands_to_actors_take_if_match() {
         assert!(parameters.contains("If-Match"), "{parameters}");
     }
 }
+
+#[tokio::test]
+async fn a_restart_that_ends_a_backoff_is_the_restart_after_the_crash() {
+    let server = drilling();
+    let client = server.account().await.test();
+    let conversation = client.conversation().await;
+    let operator = Operator::of(&server);
+    let long = json!({"backoff_min_seconds": 600, "backoff_max_seconds": 600});
+    operator.set(json!({"conversation": long})).await;
+    operator.crash(&conversation, &client).await;
+    operator.crash(&conversation, &client).await;
+    operator.steer(&conversation, "restart").await.expect(200);
+    let path = format!("/v1/conversations/{conversation}");
+    client.get(&path).await.expect(200);
+    let seen = operator.seen(&conversation).await;
+    assert_eq!(seen["restarts"], 2, "one after each crash");
+    let kind = operator.kind("conversation").await;
+    assert_eq!(
+        (&kind["restarts"]["crash"], &kind["restarts"]["operator"]),
+        (&json!(2), &json!(0))
+    );
+    operator.steer(&conversation, "restart").await.expect(200);
+    assert_eq!(operator.seen(&conversation).await["restarts"], 3);
+}

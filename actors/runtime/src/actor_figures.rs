@@ -116,19 +116,16 @@ impl ActorFigures {
         self.drill.store(true, Ordering::Release);
     }
 
-    /// Notes that an operator wants a restart, and counts it; false when one is on its way already.
+    /// Notes that an operator wants a restart, and counts it, but for one that ends a wait: that was
+    /// counted with its crash. False when one is on its way already.
     pub(super) fn request_restart(&self) -> bool {
+        let waits = self.back_at_ms.load(Ordering::Acquire) != 0;
         let is_first = !self.restarting.swap(true, Ordering::AcqRel);
-        if is_first {
+        if is_first && !waits {
             count(&self.restarts);
             self.kind.restarted(Restart::Operator);
         }
         is_first
-    }
-
-    /// Counts a start of the actor itself, which is no restart of its state.
-    pub(super) fn activated(&self) {
-        count(&self.kind.activations);
     }
 
     /// Notes that the actor runs, with a state of this size.
@@ -206,6 +203,8 @@ impl ActorFigures {
     pub(super) fn add_to(&self, overview: &mut Overview) {
         let used = self.mailbox_used();
         overview.live += 1;
+        // It came into memory with the process, and never leaves it.
+        overview.activations += 1;
         overview.by_state.add(self.life().state());
         overview.permits_taken += u64::from(used);
         overview.permits_taken_max = overview.permits_taken_max.max(used);

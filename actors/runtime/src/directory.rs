@@ -14,10 +14,10 @@ use super::entity::Entity;
 use super::entity_handle::{CircuitState, EntityHandle};
 use super::journal::{Journal, LoadError};
 use super::metrics::count;
-use super::overview::{ActorState, Inspection, InstanceOrder, InstanceQuery, Life, Overview};
+use super::overview::{Inspection, InstanceOrder, InstanceQuery, Life, Overview};
 use super::placement::Placement;
 use super::policy::Policy;
-use super::registry::{Enqueued, Registry};
+use super::registry::{Enqueued, Registry, Turnover};
 use super::sweeper;
 
 /// An entity was not passivated, because it held a command all the time.
@@ -109,7 +109,7 @@ impl<E: Entity> Directory<E> {
         let Some(handle) = registry.handle(id) else {
             return Ok(false);
         };
-        if handle.circuit() != CircuitState::Closed {
+        if !handle.takes_commands() {
             return Ok(false);
         }
         handle.begin_leaving();
@@ -120,7 +120,7 @@ impl<E: Entity> Directory<E> {
             if registry.remove_leaving(&handle) || !registry.holds(&handle) {
                 return Ok(true);
             }
-            if handle.circuit() != CircuitState::Closed {
+            if !handle.takes_commands() {
                 handle.end_leaving();
                 return Ok(false);
             }
@@ -174,6 +174,7 @@ impl<E: Entity> Directory<E> {
             // With the write lock: whoever was admitted before `drain` has taken its permit by now.
             while partition
                 .write()
+                .entities
                 .values()
                 .any(|active| active.handle.permits_taken() > 0)
             {
@@ -188,9 +189,12 @@ impl<E: Entity> Directory<E> {
         let mut overview = Overview::of(E::KIND, metrics);
         overview.arbiters = registry.placement.len();
         overview.draining = registry.is_draining();
+        let now_ms = registry.now_ms();
         for partition in registry.partitions() {
-            for active in partition.read().values() {
-                overview.add(&active.handle);
+            let partition = partition.read();
+            overview.add_turnover(&partition.turnover);
+            for active in partition.entities.values() {
+                overview.add(&active.handle, now_ms);
             }
         }
         overview
@@ -233,13 +237,16 @@ impl<E: Entity> Directory<E> {
     /// The entities in the directory that an operator wants to see.
     pub fn instances(&self, query: InstanceQuery) -> Vec<(E::Id, Inspection)> {
         let mut found = Vec::new();
+        let now_ms = self.registry.now_ms();
         // Most of many are left out by one comparison with the last that is kept so far.
         let mut last_kept = None;
         for partition in self.registry.partitions() {
             let partition = partition.read();
-            for handle in partition.values().map(|active| &active.handle) {
+            for handle in partition.entities.values().map(|active| &active.handle) {
                 let key = Reverse(handle.sort_key(query.order));
-                let is_wanted = query.state.is_none_or(|state| handle.state() == state);
+                let is_wanted = query
+                    .state
+                    .is_none_or(|state| handle.life(now_ms).state() == state);
                 if is_wanted && last_kept.is_none_or(|last| key <= last) {
                     found.push((key, Arc::clone(handle)));
                 }
@@ -252,7 +259,7 @@ impl<E: Entity> Directory<E> {
         keep_first(&mut found, query.limit);
         found
             .iter()
-            .map(|(_, handle)| (handle.id, handle.inspect()))
+            .map(|(_, handle)| (handle.id, handle.inspect_at(now_ms)))
             .collect()
     }
 }
@@ -267,17 +274,25 @@ impl<E: Entity> Drop for Directory<E> {
     fn drop(&mut self) {
         // The handles hold the registry and the registry holds the handles.
         for partition in self.registry.partitions() {
-            let gone = std::mem::take(&mut *partition.write());
+            let gone = std::mem::take(&mut partition.write().entities);
             drop(gone);
         }
     }
 }
 
 impl Overview {
-    fn add<E: Entity>(&mut self, handle: &EntityHandle<E>) {
+    fn add_turnover(&mut self, turnover: &Turnover) {
+        self.activations += turnover.activations;
+        self.handled += turnover.handled;
+        for ((_, total), (_, count)) in self.passivations.iter_mut().zip(turnover.passivations()) {
+            *total += count;
+        }
+    }
+
+    fn add<E: Entity>(&mut self, handle: &EntityHandle<E>, now_ms: u64) {
         let permits_taken = handle.permits_taken();
         self.live += 1;
-        self.by_state.add(handle.state());
+        self.by_state.add(handle.life(now_ms).state());
         self.permits_taken += u64::from(permits_taken);
         self.permits_taken_max = self.permits_taken_max.max(permits_taken);
         self.bytes += handle.bytes();
@@ -286,26 +301,17 @@ impl Overview {
 }
 
 impl<E: Entity> EntityHandle<E> {
-    fn life(&self) -> Life {
-        match self.circuit() {
+    /// What the next command would meet at this time.
+    fn life(&self, now_ms: u64) -> Life {
+        match self.circuit_at(now_ms) {
             CircuitState::BackingOff { until_ms } => {
-                let left_ms = until_ms.saturating_sub(self.registry.now_ms());
-                Life::BackingOff(Duration::from_millis(left_ms))
+                Life::BackingOff(Duration::from_millis(until_ms.saturating_sub(now_ms)))
             }
             CircuitState::Quarantined { until_ms } => {
                 Life::Quarantined(self.registry.timestamp(until_ms))
             }
             CircuitState::Closed if self.is_loading() => Life::Loading,
             CircuitState::Closed => Life::Ready,
-        }
-    }
-
-    fn state(&self) -> ActorState {
-        match self.circuit() {
-            CircuitState::BackingOff { .. } => ActorState::BackingOff,
-            CircuitState::Quarantined { .. } => ActorState::Quarantined,
-            CircuitState::Closed if self.is_loading() => ActorState::Loading,
-            CircuitState::Closed => ActorState::Ready,
         }
     }
 
@@ -326,8 +332,12 @@ impl<E: Entity> EntityHandle<E> {
     }
 
     fn inspect(&self) -> Inspection {
+        self.inspect_at(self.registry.now_ms())
+    }
+
+    fn inspect_at(&self, now_ms: u64) -> Inspection {
         Inspection {
-            life: self.life(),
+            life: self.life(now_ms),
             permits_taken: self.permits_taken(),
             revision: self.revision(),
             committed: self.committed(),

@@ -15,6 +15,7 @@ use tokio::time::timeout_at;
 use super::ask_error::{Cause, SOON};
 use super::entity::Entity;
 use super::journal::Incarnation;
+use super::kept_history::KeptHistory;
 use super::metrics::{Failure, Restart, count};
 use super::policy::Policy;
 use super::registry::Registry;
@@ -62,6 +63,9 @@ pub(super) struct EntityHandle<E: Entity> {
 struct CrashHistory {
     /// The crashes within the policy's window, in milliseconds of the runtime's clock.
     crashes_ms: Vec<u64>,
+    /// When the trial after its last quarantine began; for a window from then on one crash
+    /// quarantines it again.
+    trial_since_ms: Option<u64>,
     /// The backoff or the quarantine that runs.
     pause: Option<Pause>,
     /// Notified when the pause ends at another time than it did before.
@@ -141,6 +145,18 @@ pub(super) enum CircuitState {
 }
 
 impl CircuitState {
+    /// What it is at this time for whoever asks: a pause whose time is up refuses nobody.
+    fn at(self, now_ms: u64) -> Self {
+        match self {
+            Self::BackingOff { until_ms } | Self::Quarantined { until_ms }
+                if until_ms <= now_ms =>
+            {
+                Self::Closed
+            }
+            Self::Closed | Self::BackingOff { .. } | Self::Quarantined { .. } => self,
+        }
+    }
+
     fn pack(self) -> u64 {
         match self {
             Self::Closed => 0,
@@ -261,17 +277,31 @@ impl<E: Entity> EntityHandle<E> {
         self.last_used_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether the entity takes commands.
+    /// Whether the entity takes commands, as it was noted last.
     pub(super) fn circuit(&self) -> CircuitState {
         CircuitState::unpack(self.circuit.load(Ordering::Acquire))
     }
 
-    /// Closes the circuit after a backoff, or before its time; a quarantine stays.
-    pub(super) fn end_backoff(&self) {
+    /// Whether the entity takes commands at this time, at which the end of a backoff or of a
+    /// quarantine need not have been noted yet.
+    pub(super) fn circuit_at(&self, now_ms: u64) -> CircuitState {
+        self.circuit().at(now_ms)
+    }
+
+    /// Whether the next command would be taken now.
+    pub(super) fn takes_commands(&self) -> bool {
+        self.circuit_at(self.registry.now_ms()) == CircuitState::Closed
+    }
+
+    /// Closes the circuit after a backoff, or before its time; a quarantine stays. False when it did
+    /// not back off.
+    pub(super) fn end_backoff(&self) -> bool {
         let mut history = self.history.lock();
-        if let CircuitState::BackingOff { .. } = self.circuit() {
-            self.close_circuit(history.get_or_insert_default());
-        }
+        let CircuitState::BackingOff { .. } = self.circuit() else {
+            return false;
+        };
+        self.close_circuit(history.get_or_insert_default());
+        true
     }
 
     /// Waits until the backoff is over, by its time or because it was ended.
@@ -282,7 +312,8 @@ impl<E: Entity> EntityHandle<E> {
         };
         while let CircuitState::BackingOff { until_ms } = self.circuit() {
             if until_ms <= self.registry.now_ms() {
-                return self.end_backoff();
+                self.end_backoff();
+                return;
             }
             let until = self.registry.instant(until_ms);
             // Whether its time is up or it was told does not matter.
@@ -298,13 +329,7 @@ impl<E: Entity> EntityHandle<E> {
             return;
         };
         let Some(pause) = history.pause else { return };
-        let is_over = match self.circuit() {
-            CircuitState::Closed => true,
-            CircuitState::BackingOff { until_ms } | CircuitState::Quarantined { until_ms } => {
-                until_ms <= self.registry.now_ms()
-            }
-        };
-        if is_over {
+        if self.circuit_at(self.registry.now_ms()) == CircuitState::Closed {
             return;
         }
         self.circuit
@@ -369,7 +394,7 @@ impl<E: Entity> EntityHandle<E> {
         let history = history.get_or_insert_default();
         // Under the lock: a change of the policy finds the pause, or the pause follows from it.
         let policy = self.registry.policy.load();
-        let crashes = history.add(failure.clone(), policy.window, now_ms);
+        let crashes = history.add(failure.clone(), &policy, now_ms);
         let pause = Pause::after_crash(&policy, crashes, now_ms);
         let decision = pause.decision();
         history.pause = Some(pause);
@@ -378,6 +403,7 @@ impl<E: Entity> EntityHandle<E> {
         match decision {
             SupervisionDecision::Restart => self.count_restart(Restart::Crash),
             SupervisionDecision::Quarantine => {
+                self.record_drop();
                 self.stopped.store(true, Ordering::Release);
                 count(&self.registry.metrics.quarantines);
             }
@@ -409,11 +435,13 @@ impl<E: Entity> EntityHandle<E> {
         self.registry.metrics.restarted(cause);
     }
 
-    /// Notes that an operator wants a restart, and counts it; false when one is on its way already,
-    /// so that any number of requests leave one message in the mailbox.
+    /// Notes that an operator wants a restart, and counts it; a backoff ends, and the restart that
+    /// was counted with its crash is this one. False when one is on its way already, so that any
+    /// number of requests leave one message in the mailbox.
     pub(super) fn request_restart(&self) -> bool {
+        let ends_backoff = self.end_backoff();
         let is_first = !self.restarting.swap(true, Ordering::AcqRel);
-        if is_first {
+        if is_first && !ends_backoff {
             self.count_restart(Restart::Operator);
         }
         is_first
@@ -466,15 +494,53 @@ impl<E: Entity> EntityHandle<E> {
     }
 
     /// Closes the circuit after a quarantine; one more crash within the window quarantines again.
-    pub(super) fn begin_trial_if_quarantined(&self, policy: &Policy, now_ms: u64) {
+    pub(super) fn begin_trial_if_quarantined(&self, now_ms: u64) {
         let mut history = self.history.lock();
         let CircuitState::Quarantined { .. } = self.circuit() else {
             return;
         };
-        let before = policy.crashes_max.saturating_sub(1) as usize;
         let history = history.get_or_insert_default();
-        history.crashes_ms = vec![now_ms; before];
+        history.crashes_ms.clear();
+        history.trial_since_ms = Some(now_ms);
         self.close_circuit(history);
+    }
+
+    /// What is to be remembered of it when it leaves memory, if there is anything.
+    pub(super) fn history_to_keep(&self, window: Duration, now_ms: u64) -> Option<KeptHistory> {
+        let counts = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < millis(window);
+        let history = self.history.lock();
+        let history = history.as_ref();
+        let crashes = history.map_or(&[][..], |history| &history.crashes_ms);
+        let kept = KeptHistory {
+            crashes_ms: crashes.iter().copied().filter(counts).collect(),
+            trial_since_ms: history
+                .and_then(|history| history.trial_since_ms)
+                .filter(counts),
+            trial_due_ms: match self.circuit() {
+                CircuitState::Quarantined { until_ms } => Some(until_ms),
+                // Only who takes commands leaves: a backoff is over.
+                CircuitState::Closed | CircuitState::BackingOff { .. } => None,
+            },
+            has_drill: self.drill.load(Ordering::Acquire),
+        };
+        let is_empty = kept.crashes_ms.is_empty()
+            && kept.trial_since_ms.is_none()
+            && kept.trial_due_ms.is_none()
+            && !kept.has_drill;
+        (!is_empty).then_some(kept)
+    }
+
+    /// Gives it back what was remembered of it; to be called before anybody else has the handle.
+    pub(super) fn restore(&self, kept: KeptHistory) {
+        let mut history = self.history.lock();
+        let history = history.get_or_insert_default();
+        history.crashes_ms = kept.crashes_ms;
+        history.trial_since_ms = kept.trial_since_ms;
+        if let Some(until_ms) = kept.trial_due_ms {
+            let ended = CircuitState::Quarantined { until_ms };
+            self.circuit.store(ended.pack(), Ordering::Release);
+        }
+        self.drill.store(kept.has_drill, Ordering::Release);
     }
 
     /// Ends a quarantine or a backoff and forgets the crashes; false when there was neither.
@@ -485,26 +551,20 @@ impl<E: Entity> EntityHandle<E> {
         }
         let history = history.get_or_insert_default();
         history.crashes_ms.clear();
+        history.trial_since_ms = None;
         self.close_circuit(history);
         true
     }
 
-    /// Whether its crashes still count or a drill is due, so that it must not be removed.
+    /// Whether its crashes or its trial still count, so that it stays in memory.
     pub(super) fn has_recent_crashes(&self, window: Duration, now_ms: u64) -> bool {
-        let is_open = match self.circuit() {
-            CircuitState::Closed => false,
-            CircuitState::BackingOff { until_ms } | CircuitState::Quarantined { until_ms } => {
-                until_ms > now_ms
-            }
-        };
+        let is_open = self.circuit_at(now_ms) != CircuitState::Closed;
         let recent = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < millis(window);
         is_open
-            || self.drill.load(Ordering::Relaxed)
-            || self
-                .history
-                .lock()
-                .as_ref()
-                .is_some_and(|history| history.crashes_ms.iter().any(recent))
+            || self.history.lock().as_ref().is_some_and(|history| {
+                let mut counting = history.crashes_ms.iter().chain(&history.trial_since_ms);
+                counting.any(recent)
+            })
     }
 
     /// How often it was restarted, for whatever cause, since it came into the directory.
@@ -654,13 +714,19 @@ impl<E: Entity> Drop for MailboxPermit<E> {
 }
 
 impl CrashHistory {
-    /// Adds a crash and forgets those that are older than the window; how many are left.
-    fn add(&mut self, failure: Failure, window: Duration, now_ms: u64) -> u32 {
-        self.crashes_ms
-            .retain(|at_ms| now_ms.saturating_sub(*at_ms) < millis(window));
+    /// Adds a crash and forgets those that are older than the window; as how many crashes those
+    /// that are left count: in a trial it is one too many.
+    fn add(&mut self, failure: Failure, policy: &Policy, now_ms: u64) -> u32 {
+        let counts = |at_ms: &u64| now_ms.saturating_sub(*at_ms) < millis(policy.window);
+        self.crashes_ms.retain(counts);
+        self.trial_since_ms = self.trial_since_ms.filter(counts);
         self.crashes_ms.push(now_ms);
         self.last = Some(failure);
-        u32::try_from(self.crashes_ms.len()).unwrap_or(u32::MAX)
+        let crashes = u32::try_from(self.crashes_ms.len()).unwrap_or(u32::MAX);
+        match self.trial_since_ms {
+            Some(_) => crashes.max(policy.crashes_max),
+            None => crashes,
+        }
     }
 }
 

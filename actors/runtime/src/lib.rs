@@ -64,6 +64,7 @@ mod entity_handle;
 pub mod fair_queue;
 pub mod fair_semaphore;
 mod journal;
+mod kept_history;
 mod metrics;
 pub mod offload;
 mod overview;

@@ -103,15 +103,11 @@ pub struct Failure {
 
 /// The counters and histograms of one kind.
 pub(super) struct Metrics {
-    pub(super) activations: AtomicU64,
-    /// Commands judged by entities that have left the directory.
-    pub(super) handled_before: AtomicU64,
     pub(super) abandoned: AtomicU64,
     pub(super) timed_out: AtomicU64,
     pub(super) conflicts: AtomicU64,
     pub(super) unknown: AtomicU64,
     pub(super) quarantines: AtomicU64,
-    passivations: [AtomicU64; Passivation::ALL.len()],
     restarts: [AtomicU64; Restart::ALL.len()],
     refused: [AtomicU64; Cause::ALL.len()],
     pub(super) waiting: Histogram,
@@ -124,27 +120,17 @@ impl Metrics {
     /// The figures of a kind of which no actor has lived yet.
     pub(super) fn new() -> Self {
         Self {
-            activations: AtomicU64::new(0),
-            handled_before: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             timed_out: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             quarantines: AtomicU64::new(0),
-            passivations: [const { AtomicU64::new(0) }; Passivation::ALL.len()],
             restarts: [const { AtomicU64::new(0) }; Restart::ALL.len()],
             refused: [const { AtomicU64::new(0) }; Cause::ALL.len()],
             waiting: Histogram::new(),
             handling: Histogram::new(),
             committing: Histogram::new(),
             failures: Mutex::new(VecDeque::new()),
-        }
-    }
-
-    /// Counts entities that left the directory.
-    pub(super) fn passivated(&self, why: Passivation, count: usize) {
-        if let Some(counter) = self.passivations.get(why as usize) {
-            counter.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
 
@@ -174,14 +160,6 @@ impl Metrics {
     /// The last failures, latest first.
     pub(super) fn failures(&self) -> Vec<Failure> {
         self.failures.lock().iter().rev().cloned().collect()
-    }
-
-    /// How many entities left the directory, by cause.
-    pub(super) fn passivations(&self) -> Vec<(Passivation, u64)> {
-        Passivation::ALL
-            .into_iter()
-            .zip(self.passivations.iter().map(read))
-            .collect()
     }
 
     /// How many entities were loaded again, by cause.

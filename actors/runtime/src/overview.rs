@@ -70,11 +70,11 @@ impl Overview {
             permits_taken: 0,
             permits_taken_max: 0,
             bytes: 0,
-            handled: read(&metrics.handled_before),
+            handled: 0,
             abandoned: read(&metrics.abandoned),
             timed_out: read(&metrics.timed_out),
-            activations: read(&metrics.activations),
-            passivations: metrics.passivations(),
+            activations: 0,
+            passivations: Passivation::ALL.map(|why| (why, 0)).to_vec(),
             restarts: metrics.restarts(),
             quarantines: read(&metrics.quarantines),
             refused: metrics.refusals(),
@@ -93,11 +93,12 @@ impl Overview {
 pub struct StateCounts {
     /// Those whose state is being loaded.
     pub loading: usize,
-    /// Those that take commands, with or without a state in memory.
+    /// Those that take commands, with or without a state in memory, those that are due for their
+    /// trial among them.
     pub ready: usize,
     /// Those that crashed and wait for their restart.
     pub backing_off: usize,
-    /// Those that crashed too often.
+    /// Those that crashed too often and whose quarantine runs.
     pub quarantined: usize,
 }
 
@@ -119,11 +120,12 @@ impl StateCounts {
 pub enum ActorState {
     /// It is in the directory and its state is being loaded.
     Loading,
-    /// It takes commands and refuses none for its state of supervision.
+    /// It takes commands and refuses none for its state of supervision: also after a quarantine, of
+    /// which the next command is the trial.
     Ready,
     /// It crashed and refuses commands until its restart.
     BackingOff,
-    /// It crashed too often and refuses commands until its trial.
+    /// It crashed too often and refuses commands until its quarantine ends.
     Quarantined,
     /// It is stored and not in memory.
     Passive,
@@ -134,7 +136,8 @@ pub enum ActorState {
 pub enum Life {
     /// Its first load is still to come, or one is under way.
     Loading,
-    /// It takes commands. After a crash or a quarantine the next one loads it.
+    /// It takes commands. After a crash or a quarantine the next one loads it, and the first after a
+    /// quarantine is its trial.
     Ready,
     /// The entity crashed and is restarted after this time.
     BackingOff(Duration),

@@ -1,7 +1,7 @@
 //! The state that all entities of one kind share: the map from an id to its actor's address and
 //! handle, the journal, the policy, the counters. Enqueues commands and starts actors.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +22,8 @@ use super::entity::Entity;
 use super::entity_actor::{Activate, Control, EntityActor};
 use super::entity_handle::{AcquireError, CircuitState, EntityHandle};
 use super::journal::{Journal, LoadError};
-use super::metrics::{Metrics, Passivation, Restart, count};
+use super::kept_history::KeptHistories;
+use super::metrics::{Metrics, Passivation, Restart};
 use super::placement::Placement;
 use super::policy::Policy;
 use super::request::{PendingReply, Request, request_channel};
@@ -47,16 +48,15 @@ pub(super) struct Registry<E: Entity> {
     /// Limits how many loads are under way at once.
     pub(super) loads: ResizableSemaphore,
     pub(super) metrics: Metrics,
-    partitions: Box<[RwLock<EntityMap<E>>]>,
+    partitions: Box<[RwLock<Partition<E>>]>,
     hasher: RandomState,
     /// Zero of the runtime's clock.
     base: Instant,
     /// The same by the wall clock, in Unix milliseconds; 0 before anybody asked.
     base_unix_ms: AtomicI64,
-    /// The entities that were passivated with a drill ahead of them: their next command is to crash
-    /// them all the same.
-    drills_kept: Mutex<HashSet<E::Id>>,
-    /// How many entities the maps hold.
+    /// What those that have left memory find again. Locked under a partition's lock only.
+    kept: Mutex<KeptHistories<E::Id>>,
+    /// How many entities the partitions hold.
     live: AtomicUsize,
     draining: AtomicBool,
     /// Notified when the last permit of an entity is returned while draining.
@@ -71,8 +71,39 @@ pub(super) struct Registry<E: Entity> {
     pub(super) sweeper: AtomicU64,
 }
 
-/// The entities of one partition. The map's hasher also chooses the partition.
+/// The entities by id. The map's hasher also chooses the partition.
 pub(super) type EntityMap<E> = HashMap<<E as Entity>::Id, ActiveEntity<E>, RandomState>;
+
+/// A part of the entities, with who has come and gone there. Both change under one lock, so that
+/// whoever looks sees figures that agree.
+pub(super) struct Partition<E: Entity> {
+    pub(super) entities: EntityMap<E>,
+    pub(super) turnover: Turnover,
+}
+
+/// How many entities have come into a partition and left it.
+#[derive(Default)]
+pub(super) struct Turnover {
+    pub(super) activations: u64,
+    /// By reason, in the order of [`Passivation::ALL`].
+    passivations: [u64; Passivation::ALL.len()],
+    /// Commands judged by entities that have left.
+    pub(super) handled: u64,
+}
+
+impl Turnover {
+    /// How many have left for each reason.
+    pub(super) fn passivations(&self) -> impl Iterator<Item = (Passivation, u64)> {
+        Passivation::ALL.into_iter().zip(self.passivations)
+    }
+
+    fn count_left<E: Entity>(&mut self, active: &ActiveEntity<E>, why: Passivation) {
+        self.handled += active.handle.handled();
+        if let Some(counter) = self.passivations.get_mut(why as usize) {
+            *counter += 1;
+        }
+    }
+}
 
 /// An entity in the directory: the address of its actor and its handle.
 ///
@@ -159,12 +190,17 @@ impl<E: Entity> Registry<E> {
             policy: ArcSwap::from_pointee(policy),
             metrics: Metrics::new(),
             partitions: (0..PARTITIONS)
-                .map(|_| RwLock::new(HashMap::with_hasher(hasher.clone())))
+                .map(|_| {
+                    RwLock::new(Partition {
+                        entities: HashMap::with_hasher(hasher.clone()),
+                        turnover: Turnover::default(),
+                    })
+                })
                 .collect(),
             hasher,
             base: Instant::now(),
             base_unix_ms: AtomicI64::new(0),
-            drills_kept: Mutex::new(HashSet::new()),
+            kept: Mutex::new(KeptHistories::new()),
             live: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             drained: Notify::new(),
@@ -194,8 +230,8 @@ impl<E: Entity> Registry<E> {
             hash: self.hasher.hash_one(id),
         };
         let mut admission = {
-            let entities = self.partition(context.hash).read();
-            match entities.get(&id) {
+            let partition = self.partition(context.hash).read();
+            match partition.entities.get(&id) {
                 _ if self.is_draining() => Admission::Refused(Cause::Draining, SOON, command),
                 Some(active) => active.try_enqueue(command, context),
                 None => Admission::NoActor(command),
@@ -232,8 +268,8 @@ impl<E: Entity> Registry<E> {
         admission: Admission<E, C>,
         context: EnqueueContext<'_>,
     ) -> Admission<E, C> {
-        let mut entities = self.partition(context.hash).write();
-        let admission = match (admission, entities.get(&id)) {
+        let mut partition = self.partition(context.hash).write();
+        let admission = match (admission, partition.entities.get(&id)) {
             (Admission::NoActor(command), _) if self.is_draining() => {
                 Admission::Refused(Cause::Draining, SOON, command)
             }
@@ -243,10 +279,10 @@ impl<E: Entity> Registry<E> {
         };
         match admission {
             Admission::Queued(_) | Admission::Refused(..) => admission,
-            Admission::NoActor(command) => self.start(&mut entities, id, command, context),
+            Admission::NoActor(command) => self.start(&mut partition, id, command, context),
             Admission::Closed(request, reply) => {
                 // Quarantined since it got its permit: it is not started again for that.
-                let active = entities.get_mut(&id).filter(|active| {
+                let active = partition.entities.get_mut(&id).filter(|active| {
                     !matches!(active.handle.circuit(), CircuitState::Quarantined { .. })
                 });
                 match active.and_then(|active| self.restart(active, context.hash)) {
@@ -260,30 +296,28 @@ impl<E: Entity> Registry<E> {
     /// Starts an actor for an entity that has none and enqueues its command.
     fn start<C: Command<E>>(
         self: &Arc<Self>,
-        entities: &mut EntityMap<E>,
+        partition: &mut Partition<E>,
         id: E::Id,
         command: C,
         context: EnqueueContext<'_>,
     ) -> Admission<E, C> {
-        let known = entities.get(&id).map(|active| Arc::clone(&active.handle));
+        let known = partition.entities.get(&id);
+        let known = known.map(|active| Arc::clone(&active.handle));
         let is_new = known.is_none();
         let handle = known.unwrap_or_else(|| Arc::new(EntityHandle::new(id, Arc::clone(self))));
         let Some(addr) = self.spawn(context.hash, &handle) else {
             return Admission::NoActor(command);
         };
-        handle.begin_trial_if_quarantined(context.policy, context.now_ms);
-        if is_new && self.take_kept_drill(id) {
-            handle.begin_drill();
+        if is_new && let Some(kept) = self.kept.lock().take(id) {
+            handle.restore(kept);
         }
+        handle.begin_trial_if_quarantined(context.now_ms);
         let active = ActiveEntity { addr, handle };
         let admission = active.try_enqueue(command, context);
-        if let (true, Admission::Refused(..)) = (is_new, &admission) {
-            return admission;
-        }
         if is_new {
-            self.count_added();
+            self.count_added(&mut partition.turnover);
         }
-        entities.insert(id, active);
+        partition.entities.insert(id, active);
         admission
     }
 
@@ -370,13 +404,13 @@ impl<E: Entity> Registry<E> {
             let may_go = handle.permits_taken() == 0
                 && handle.is_removable()
                 && !handle.has_recent_crashes(window, now_ms);
-            if may_go && partition.get(&handle.id).is_some_and(is_same) {
-                partition.remove(&handle.id)
+            if may_go && partition.entities.get(&handle.id).is_some_and(is_same) {
+                self.remove(&mut partition, handle.id, Passivation::Vacant)
             } else {
                 None
             }
         };
-        self.count_removed(gone.as_slice(), Passivation::Vacant);
+        drop(gone);
     }
 
     /// Removes an entity that an operator wants passivated if none of its permits is taken; false
@@ -385,19 +419,14 @@ impl<E: Entity> Registry<E> {
         let is_same = |active: &ActiveEntity<E>| Arc::ptr_eq(&active.handle, handle);
         let gone = {
             let mut partition = self.partition(self.hasher.hash_one(handle.id)).write();
-            let may_go = handle.permits_taken() == 0
-                && handle.is_leaving()
-                && handle.circuit() == CircuitState::Closed;
-            if may_go && partition.get(&handle.id).is_some_and(is_same) {
-                if handle.takes_drill() {
-                    self.drills_kept.lock().insert(handle.id);
-                }
-                partition.remove(&handle.id)
+            let may_go =
+                handle.permits_taken() == 0 && handle.is_leaving() && handle.takes_commands();
+            if may_go && partition.entities.get(&handle.id).is_some_and(is_same) {
+                self.remove(&mut partition, handle.id, Passivation::Operator)
             } else {
                 None
             }
         };
-        self.count_removed(gone.as_slice(), Passivation::Operator);
         if gone.is_some() {
             self.left.notify_waiters();
         }
@@ -408,6 +437,7 @@ impl<E: Entity> Registry<E> {
     pub(super) fn holds(&self, handle: &Arc<EntityHandle<E>>) -> bool {
         self.partition(self.hasher.hash_one(handle.id))
             .read()
+            .entities
             .get(&handle.id)
             .is_some_and(|active| Arc::ptr_eq(&active.handle, handle))
     }
@@ -422,8 +452,8 @@ impl<E: Entity> Registry<E> {
         id: E::Id,
     ) -> Result<Option<oneshot::Receiver<Result<(), LoadError>>>, Cause> {
         let hash = self.hasher.hash_one(id);
-        let mut entities = self.partition(hash).write();
-        if let Some(active) = entities.get(&id) {
+        let mut partition = self.partition(hash).write();
+        if let Some(active) = partition.entities.get(&id) {
             active.handle.begin_drill();
             return Ok(None);
         }
@@ -432,41 +462,72 @@ impl<E: Entity> Registry<E> {
         }
         let handle = Arc::new(EntityHandle::new(id, Arc::clone(self)));
         let addr = self.spawn(hash, &handle).ok_or(Cause::Draining)?;
-        let policy = self.policy.load();
-        let Ok(permit) = handle.try_acquire(&policy, self.now_ms()) else {
+        let (policy, now_ms) = (self.policy.load(), self.now_ms());
+        let Ok(permit) = handle.try_acquire(&policy, now_ms) else {
             return Err(Cause::MailboxFull);
         };
+        if let Some(kept) = self.kept.lock().take(id) {
+            handle.restore(kept);
+        }
+        handle.begin_trial_if_quarantined(now_ms);
         handle.begin_drill();
         let (report, loaded) = oneshot::channel();
         let active = ActiveEntity { addr, handle };
-        if active.addr.try_send(Activate { permit, report }).is_err() {
+        if let Err(refused) = active.addr.try_send(Activate { permit, report }) {
+            // Its permit must not be returned under the lock.
+            drop(partition);
+            drop(refused);
             return Err(Cause::Draining);
         }
-        self.take_kept_drill(id);
-        self.count_added();
-        entities.insert(id, active);
+        self.count_added(&mut partition.turnover);
+        partition.entities.insert(id, active);
         Ok(Some(loaded))
     }
 
-    /// Whether the entity was passivated with a drill ahead of it; true once.
-    fn take_kept_drill(&self, id: E::Id) -> bool {
-        self.drills_kept.lock().remove(&id)
-    }
-
-    /// Counts an entity that is put into a map.
-    fn count_added(&self) {
-        count(&self.metrics.activations);
+    /// Counts an entity that is put into a partition.
+    fn count_added(&self, turnover: &mut Turnover) {
+        turnover.activations += 1;
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts entities that have been removed from a map. The caller drops them outside the lock.
-    pub(super) fn count_removed(&self, gone: &[ActiveEntity<E>], why: Passivation) {
-        let handled = gone.iter().map(|active| active.handle.handled()).sum();
-        self.metrics
-            .handled_before
-            .fetch_add(handled, Ordering::Relaxed);
-        self.live.fetch_sub(gone.len(), Ordering::Relaxed);
-        self.metrics.passivated(why, gone.len());
+    /// Removes an entity from its partition. The caller drops it outside the lock.
+    fn remove(
+        &self,
+        partition: &mut Partition<E>,
+        id: E::Id,
+        why: Passivation,
+    ) -> Option<ActiveEntity<E>> {
+        let active = partition.entities.remove(&id)?;
+        self.count_removed(&mut partition.turnover, &active, why);
+        Some(active)
+    }
+
+    /// Removes the entities of a partition that are idle.
+    pub(super) fn remove_idle(
+        &self,
+        partition: &RwLock<Partition<E>>,
+        is_idle: impl Fn(&ActiveEntity<E>) -> bool,
+    ) -> Vec<ActiveEntity<E>> {
+        let mut partition = partition.write();
+        let Partition { entities, turnover } = &mut *partition;
+        entities
+            .extract_if(|_, active| is_idle(active))
+            .map(|(_, active)| {
+                self.count_removed(turnover, &active, Passivation::Idle);
+                active
+            })
+            .collect()
+    }
+
+    /// Counts an entity that has been removed from a partition, and remembers what it finds again
+    /// when it comes back.
+    fn count_removed(&self, turnover: &mut Turnover, gone: &ActiveEntity<E>, why: Passivation) {
+        turnover.count_left(gone, why);
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        let window = self.policy.load().window;
+        if let Some(kept) = gone.handle.history_to_keep(window, self.now_ms()) {
+            self.kept.lock().put(gone.handle.id, kept);
+        }
     }
 
     /// Tells an entity's actor to load its state again.
@@ -478,6 +539,7 @@ impl<E: Entity> Registry<E> {
     pub(super) fn control(&self, id: E::Id, control: Control) -> bool {
         self.partition(self.hasher.hash_one(id))
             .read()
+            .entities
             .get(&id)
             .is_some_and(|active| active.addr.try_send(control).is_ok())
     }
@@ -489,7 +551,7 @@ impl<E: Entity> Registry<E> {
         let policy = Arc::new(policy);
         let before = self.policy.swap(Arc::clone(&policy));
         for partition in &self.partitions {
-            for active in partition.read().values() {
+            for active in partition.read().entities.values() {
                 if active.handle.circuit() != CircuitState::Closed {
                     active.handle.reschedule_pause(&policy);
                 }
@@ -502,13 +564,14 @@ impl<E: Entity> Registry<E> {
     /// Lets an entity drop its state behind what is queued and load it again; one that backs off
     /// does so at once. False when no actor runs.
     pub(super) fn restart_entity(&self, id: E::Id) -> bool {
-        let entities = self.partition(self.hasher.hash_one(id)).read();
-        entities.get(&id).is_some_and(|active| {
-            active.handle.end_backoff();
+        let partition = self.partition(self.hasher.hash_one(id)).read();
+        partition.entities.get(&id).is_some_and(|active| {
+            if !active.addr.connected() {
+                active.handle.end_backoff();
+                return false;
+            }
             // One that was asked for before and is not done yet serves this request, too.
-            active.addr.connected()
-                && (!active.handle.request_restart()
-                    || active.addr.try_send(Control::Restart).is_ok())
+            !active.handle.request_restart() || active.addr.try_send(Control::Restart).is_ok()
         })
     }
 
@@ -516,6 +579,7 @@ impl<E: Entity> Registry<E> {
     pub(super) fn handle(&self, id: E::Id) -> Option<Arc<EntityHandle<E>>> {
         self.partition(self.hasher.hash_one(id))
             .read()
+            .entities
             .get(&id)
             .map(|active| Arc::clone(&active.handle))
     }
@@ -525,20 +589,20 @@ impl<E: Entity> Registry<E> {
         let gone = {
             let mut partition = self.partition(self.hasher.hash_one(id)).write();
             let is_quiet = partition
+                .entities
                 .get(&id)
                 .is_some_and(|active| active.handle.permits_taken() == 0);
             if is_quiet {
-                partition.remove(&id)
+                self.remove(&mut partition, id, why)
             } else {
                 None
             }
         };
-        self.count_removed(gone.as_slice(), why);
         gone.is_some()
     }
 
-    /// All maps, each behind its lock.
-    pub(super) fn partitions(&self) -> &[RwLock<EntityMap<E>>] {
+    /// All partitions, each behind its lock.
+    pub(super) fn partitions(&self) -> &[RwLock<Partition<E>>] {
         &self.partitions
     }
 
@@ -546,7 +610,7 @@ impl<E: Entity> Registry<E> {
         clippy::indexing_slicing,
         reason = "the index is taken modulo the length, which is never zero"
     )]
-    fn partition(&self, hash: u64) -> &RwLock<EntityMap<E>> {
+    fn partition(&self, hash: u64) -> &RwLock<Partition<E>> {
         &self.partitions[(hash >> 32) as usize % PARTITIONS]
     }
 

@@ -116,11 +116,10 @@ impl<S: Shard> ShardHandle<S> {
         start(arbiter, make, Arc::clone(&self.figures))
     }
 
-    /// The shard of this number, empty; it counts as having come into memory.
+    /// The shard of this number, empty.
     fn first(index: usize, arbiter: ArbiterHandle, make: &Make<S>, metrics: &Arc<Metrics>) -> Self {
         let id = format!("{}_{index}", S::KIND);
         let figures = Arc::new(ActorFigures::new(id, Arc::clone(metrics)));
-        figures.activated();
         start(arbiter, make, figures)
     }
 }

@@ -79,17 +79,12 @@ pub(super) fn sweep<E: Entity>(registry: &Registry<E>) {
         let is_idle = |active: &ActiveEntity<E>| is_idle(active, &policy, now_ms);
         let has_idle = {
             let partition = partition.read();
-            left.add(&partition);
-            partition.values().any(is_idle)
+            left.add(&partition.entities);
+            partition.entities.values().any(is_idle)
         };
         if has_idle {
-            let mut gone = Vec::new();
-            partition
-                .write()
-                .extract_if(|_, active| is_idle(active))
-                .for_each(|(_, active)| gone.push(active));
+            let gone = registry.remove_idle(partition, is_idle);
             left.subtract(&gone);
-            registry.count_removed(&gone, Passivation::Idle);
         }
     }
     left.evict_excess(registry, &policy, now_ms);
@@ -152,6 +147,7 @@ impl Remaining {
             oldest.extend(
                 partition
                     .read()
+                    .entities
                     .values()
                     .map(|active| (active.handle.last_used_ms(), Arc::clone(&active.handle))),
             );

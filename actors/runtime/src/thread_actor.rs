@@ -136,7 +136,6 @@ impl<S: ThreadActor> ActorHandle<S> {
         };
         let thread = threads::spawn(S::NAME, threads::EndProcess, run)?;
         let addr = starting.recv().map_err(std::io::Error::other)?;
-        figures.activated();
         Ok(ActorHandle {
             addr,
             thread: Mutex::new(Some(thread)),
@@ -543,6 +542,34 @@ mod tests {
         actor.tell(Ask::Panic);
         assert_eq!(ask_until_it_runs(&actor), 1);
         assert_eq!(starts.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_restart_that_ends_a_wait_is_counted_with_its_crash() {
+        let (actor, starts) = tally();
+        let restarts = || actor.figures.instance().seen.restarts;
+        // Each wait is longer than the one before, the first is none.
+        for crashes in 1..=6 {
+            actor.tell(Ask::Panic);
+            while restarts() < crashes {
+                std::thread::yield_now();
+            }
+            if crashes < 6 {
+                while starts.load(Ordering::Relaxed) <= crashes as u32 {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        assert_eq!(
+            starts.load(Ordering::Relaxed),
+            6,
+            "it waits for over a second"
+        );
+        let restart = SupervisedKind::restart(&actor, Tally::KIND);
+        let shown = actix::System::new().block_on(restart).unwrap();
+        assert_eq!(shown.seen.restarts, 6);
+        assert_eq!(ask_until_it_runs(&actor), 1);
+        assert_eq!((restarts(), starts.load(Ordering::Relaxed)), (6, 7));
     }
 
     #[test]

@@ -107,7 +107,8 @@ pub struct InstanceView {
     /// When its last command came; null for one that is not in memory.
     #[schema(required = true)]
     last_used_at: Option<Timestamp>,
-    /// When its quarantine ends, in which its next command is a trial; null where it is in none.
+    /// When its quarantine ends, after which its next command is a trial; null where it is in none,
+    /// or in none any more.
     #[schema(required = true)]
     quarantined_until: Option<Timestamp>,
     /// Its last failure since it came into memory.
@@ -122,11 +123,12 @@ pub struct InstanceView {
 pub enum ActorStateView {
     /// Its state is being loaded.
     Loading,
-    /// It takes commands; after a crash or a quarantine the next one loads its state.
+    /// It takes commands; after a crash or a quarantine the next one loads its state. So is one whose
+    /// quarantine has ended, although the next command is its trial.
     Ready,
     /// It crashed and waits for its restart.
     BackingOff,
-    /// It crashed too often and waits for its trial.
+    /// It crashed too often and refuses commands until `quarantined_until`.
     Quarantined,
     /// It is stored and not in memory.
     Passive,

@@ -154,7 +154,8 @@ fn of_actors() -> Vec<Operation> {
         .about(
             TAG,
             "List the actors of one kind that are in memory",
-            "The largest or latest first; there is no next page.",
+            "The largest or latest first; there is no next page. One whose quarantine has ended is `ready`: the next \
+             request is let in, as its trial.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<actors::ActorInstances>(),
@@ -186,9 +187,9 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Restart an actor",
-            "It drops its state behind what is queued and loads it again; a backoff ends at once, and its crashes still \
-             count. Requests that come before that is done are one restart; where it is not in memory, or in \
-             quarantine, nothing is done.",
+            "It drops its state behind what is queued and loads it again; a backoff ends at once, which is the restart \
+             that was counted with its crash, and its crashes still count. Requests that come before that is done are \
+             one restart; where it is not in memory, in quarantine, or not asked since its quarantine, nothing is done.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
@@ -201,7 +202,9 @@ fn steering() -> Vec<Operation> {
             TAG,
             "Take an actor out of memory",
             "As soon as it holds no request, which is waited for no longer than `ask_timeout_seconds`: 409 where it has \
-             been busy all the time. One that backs off or is in quarantine stays as it is; a drill stays ahead of it.",
+             been busy all the time. One that backs off or is in quarantine stays as it is. Its crashes still count, and \
+             a trial or a drill stays ahead of it; of each kind that is remembered of the 10,000 actors that left \
+             memory last with any of these.",
         )
         .auth(AuthRequirement::Operator)
         .refuses(&[Kind::Conflict])
@@ -214,7 +217,8 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Release an actor from quarantine",
-            "Or from a backoff. Its crashes are forgotten. Where it is in neither, nothing is done.",
+            "Or from a backoff. Its crashes are forgotten, and there is no trial, which also holds for one in memory that \
+             has not been asked since its quarantine ended. Otherwise nothing is done.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
@@ -226,8 +230,8 @@ fn steering() -> Vec<Operation> {
         .about(
             TAG,
             "Let an actor crash",
-            "A drill: its next request panics. One that is not in memory is loaded first; a passivation in between does \
-             not end the drill.",
+            "A drill: its next request panics. One that is not in memory is loaded first. The drill keeps no actor in \
+             memory, and a passivation in between does not end it.",
         )
         .auth(AuthRequirement::Operator)
         .known_by(actors::check_drills)

@@ -452,3 +452,133 @@ fn operators_see_what_is_in_memory_by_state_and_in_order() {
         );
     });
 }
+
+#[test]
+fn a_drill_keeps_no_entity_in_memory_and_outlives_every_passivation() {
+    let policy = Policy {
+        active_max: 10,
+        ..Policy::default()
+    };
+    on_paused_time(policy, async |fixture| {
+        for id in 0..20 {
+            fixture.journal.store(id, &[id]);
+            assert!(fixture.directory.drill(id).await.is_ok());
+            advance(SECOND).await;
+        }
+        fixture.directory.sweep_now();
+        assert!(fixture.directory.overview().live <= 10, "active_max holds");
+        advance(400 * SECOND).await;
+        fixture.directory.sweep_now();
+        assert_eq!(fixture.directory.overview().live, 0, "they were idle");
+        assert!(fixture.directory.drill(0).await.is_ok());
+        assert_eq!(fixture.directory.passivate(0).await, Ok(true));
+        for id in 0..20 {
+            crash_by_drill(&fixture, id).await;
+        }
+    });
+}
+
+/// The next command of an entity crashes it, and the one after that does not.
+async fn crash_by_drill(fixture: &Fixture, id: u64) {
+    for expected in [Err(AskError::Crashed), Ok(vec![id])] {
+        assert_eq!(fixture.answer(id, Command::Read).await, expected, "{id}");
+    }
+}
+
+#[test]
+fn an_operator_who_passivates_an_entity_forgives_none_of_its_crashes() {
+    on_paused_time(Policy::default(), async |fixture| {
+        for nth in 1..=5 {
+            if let Some(Life::BackingOff(left)) = fixture.directory.inspect(1).map(|seen| seen.life)
+            {
+                advance(left).await;
+            }
+            crash(&fixture, 1).await;
+            let is_out = nth == 5 || {
+                let backoff = fixture.directory.inspect(1).map(|seen| seen.life);
+                if let Some(Life::BackingOff(left)) = backoff {
+                    advance(left).await;
+                }
+                fixture.directory.passivate(1).await == Ok(true)
+            };
+            assert!(is_out, "after crash {nth}");
+        }
+        assert_eq!(
+            why(&fixture.answer(1, Command::Read).await),
+            Some(Cause::Quarantined)
+        );
+        assert_eq!(fixture.directory.overview().quarantines, 1);
+    });
+}
+
+#[test]
+fn crashes_of_a_passivated_entity_that_are_far_apart_do_not_add_up() {
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        for _ in 0..10 {
+            crash(&fixture, 1).await;
+            assert_eq!(fixture.directory.passivate(1).await, Ok(true));
+            advance(31 * SECOND).await;
+        }
+        assert_eq!(fixture.directory.overview().quarantines, 0);
+    });
+}
+
+#[test]
+fn a_trial_is_still_to_come_after_a_passivation() {
+    for while_it_runs in [false, true] {
+        on_paused_time(Policy::default(), async |fixture| {
+            fixture.journal.store(1, &[10]);
+            quarantine(&fixture, 1).await;
+            assert_eq!(fixture.directory.passivate(1).await, Ok(false));
+            advance(60 * SECOND).await;
+            let seen = fixture.directory.inspect(1).unwrap();
+            assert_eq!(seen.life, Life::Ready, "nobody has asked it since");
+            if while_it_runs {
+                assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+            }
+            assert_eq!(fixture.directory.passivate(1).await, Ok(true));
+            crash(&fixture, 1).await;
+            assert_eq!(
+                why(&fixture.answer(1, Command::Read).await),
+                Some(Cause::Quarantined)
+            );
+        });
+    }
+}
+
+#[test]
+fn a_trial_costs_no_more_memory_the_more_crashes_are_allowed() {
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        quarantine(&fixture, 1).await;
+        fixture.directory.set_policy(Policy {
+            crashes_max: u32::MAX,
+            ..Policy::default()
+        });
+        advance(60 * SECOND).await;
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+        crash(&fixture, 1).await;
+        assert_eq!(
+            why(&fixture.answer(1, Command::Read).await),
+            Some(Cause::Quarantined)
+        );
+    });
+}
+
+#[test]
+fn a_restart_that_ends_a_backoff_is_counted_with_its_crash() {
+    on_paused_time(Policy::default(), async |fixture| {
+        fixture.journal.store(1, &[10]);
+        crash(&fixture, 1).await;
+        crash(&fixture, 1).await;
+        for _ in 0..2 {
+            assert!(fixture.directory.restart(1));
+        }
+        assert_eq!(fixture.answer(1, Command::Read).await, Ok(vec![10]));
+        let restarts = fixture.directory.overview().restarts;
+        let counts = [Restart::Crash, Restart::Operator].map(|why| counted(&restarts, why));
+        assert_eq!(counts, [2, 0]);
+        assert_eq!(fixture.directory.inspect(1).unwrap().restarts, 2);
+    });
+}

@@ -95,6 +95,53 @@ async fn write_until(
 }
 
 #[test]
+fn who_came_and_did_not_leave_is_live_in_every_answer() {
+    const LOOKS: usize = 3_000;
+    let policy = Policy {
+        idle: Duration::ZERO,
+        ..Policy::default()
+    };
+    on_threads(2, policy, async |fixture| {
+        let [enough, done] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let mut threads = Vec::new();
+        {
+            let (enough, done) = (Arc::clone(&enough), Arc::clone(&done));
+            let directory = Arc::clone(&fixture.directory);
+            threads.push(thread::spawn(move || {
+                sweep_until(&directory, &enough, &done)
+            }));
+        }
+        let looked = Arc::new(AtomicBool::new(false));
+        {
+            let (directory, looked) = (Arc::clone(&fixture.directory), Arc::clone(&looked));
+            threads.push(thread::spawn(move || {
+                let torn = (0..LOOKS).filter(|_| is_torn(&directory)).count();
+                looked.store(true, Ordering::Relaxed);
+                assert_eq!(torn, 0, "of {LOOKS}");
+            }));
+        }
+        let mut nth = 0;
+        while !looked.load(Ordering::Relaxed) {
+            let asked = fixture.answer(nth % ENTITIES, Command::Add(nth)).await;
+            assert_eq!(asked, Ok(vec![nth]));
+            nth += 1;
+        }
+        done.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(fixture.directory.overview().handled, nth);
+    });
+}
+
+/// Whether the figures of one answer do not agree with one another.
+fn is_torn(directory: &Directory<Ledger>) -> bool {
+    let overview = directory.overview();
+    let left: u64 = overview.passivations.iter().map(|(_, count)| count).sum();
+    overview.activations - left != overview.live as u64
+}
+
+#[test]
 fn idle_entities_go_and_busy_ones_stay() {
     on_paused_time(Policy::default(), async |fixture| {
         assert_eq!(fixture.answer(1, Command::Add(1)).await, Ok(vec![1]));

@@ -17,7 +17,8 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(of_keys());
     all.extend(watching());
     all.extend(of_actors());
-    all.extend(steering().into_iter().map(Operation::conditional));
+    let steering = steering().into_iter();
+    all.extend(steering.map(|one| one.auth(AuthRequirement::Operator).conditional()));
     all.extend(supervision());
     all
 }
@@ -191,7 +192,6 @@ fn steering() -> Vec<Operation> {
              that was counted with its crash, and its crashes still count. Requests that come before that is done are \
              one restart; where it is not in memory, in quarantine, or not asked since its quarantine, nothing is done.",
         )
-        .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
         post(
             "/admin/v1/actors/{actor_kind}/instances/{actor_id}/passivate",
@@ -206,7 +206,6 @@ fn steering() -> Vec<Operation> {
              a trial or a drill stays ahead of it; of each kind that is remembered of the 10,000 actors that left \
              memory last with any of these.",
         )
-        .auth(AuthRequirement::Operator)
         .refuses(&[Kind::Conflict])
         .shows::<InstanceView>(),
         post(
@@ -220,7 +219,6 @@ fn steering() -> Vec<Operation> {
             "Or from a backoff. Its crashes are forgotten, and there is no trial, which also holds for one in memory that \
              has not been asked since its quarantine ended. Otherwise nothing is done.",
         )
-        .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
         post(
             "/admin/v1/actors/{actor_kind}/instances/{actor_id}/crash",
@@ -233,7 +231,6 @@ fn steering() -> Vec<Operation> {
             "A drill: its next request panics. One that is not in memory is loaded first. The drill keeps no actor in \
              memory, and a passivation in between does not end it.",
         )
-        .auth(AuthRequirement::Operator)
         .known_by(actors::check_drills)
         .refuses(&[Kind::Forbidden])
         .shows::<InstanceView>(),

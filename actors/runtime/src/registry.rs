@@ -584,14 +584,13 @@ impl<E: Entity> Registry<E> {
             .map(|active| Arc::clone(&active.handle))
     }
 
-    /// Removes an entity if none of its permits is taken; false otherwise.
+    /// Removes an entity that takes commands and holds none; false otherwise.
     pub(super) fn passivate(&self, id: E::Id, why: Passivation) -> bool {
         let gone = {
             let mut partition = self.partition(self.hasher.hash_one(id)).write();
-            let is_quiet = partition
-                .entities
-                .get(&id)
-                .is_some_and(|active| active.handle.permits_taken() == 0);
+            let is_quiet = partition.entities.get(&id).is_some_and(|active| {
+                active.handle.permits_taken() == 0 && active.handle.takes_commands()
+            });
             if is_quiet {
                 self.remove(&mut partition, id, why)
             } else {

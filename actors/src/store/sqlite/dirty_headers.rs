@@ -22,6 +22,8 @@ pub(super) struct DirtyHeader {
     pub(super) conversation: EntityNumber,
     pub(super) tenant: i64,
     pub(super) seq: Sequence,
+    /// A position of the commit that made them so: who reads the log up to it sees them.
+    pub(super) position: Position,
     pub(super) messages: u64,
     pub(super) last_message_at: Option<Timestamp>,
     pub(super) updated_at: Timestamp,

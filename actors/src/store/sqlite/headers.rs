@@ -11,6 +11,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Header, RecordName};
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::position::Position;
 
 columns! {
     /// A customer's name, and the revision that gave it.
@@ -243,7 +244,7 @@ impl Headers<'_> {
     }
 }
 
-/// A header's numbers as of the last row of a conversation's commit.
+/// A header's numbers as of the last row of a conversation's commit that has no position yet.
 pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
     let last = commit.rows.last()?;
     let MessageCounts {
@@ -253,6 +254,7 @@ pub(super) fn lag_of(commit: &Commit) -> Option<DirtyHeader> {
         conversation: commit.subject.number,
         tenant: commit.tenant.number(),
         seq: commit.last_sequence(),
+        position: Position::ZERO,
         messages: last.counts.total(),
         last_message_at,
         updated_at: commit.at,
@@ -264,6 +266,7 @@ fn empty_lag(commit: &Commit) -> DirtyHeader {
         conversation: commit.subject.number,
         tenant: commit.tenant.number(),
         seq: commit.expected,
+        position: Position::ZERO,
         messages: 0,
         last_message_at: None,
         updated_at: commit.at,

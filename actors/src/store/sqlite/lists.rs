@@ -1,13 +1,17 @@
 //! Lists out of the file: pages of conversations and records. A total comes from a counter wherever
 //! one field, alone or with `status`, is asked for.
 
+use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::iter::Peekable;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
-use super::codec::{Columns, ListedHeader, ListedRow, RecordRow, StateRow, int, only};
+use super::codec::{
+    Columns, ListedHeader, ListedRow, RecordRow, StateRow, columns, int, only, whole,
+};
 use super::counters::Counted;
 use super::dirty_headers::{DirtyHeader, DirtyHeaders};
 use super::identifiers;
@@ -21,6 +25,9 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::first_number_at;
 use colloquy_model::page::{Order, Start};
+use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
 
 /// The filters other than status.
 fn filters(query: &ConversationQuery) -> Where {
@@ -99,8 +106,13 @@ fn page_of_conversations(
     query: &ConversationQuery,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
     let total = total(connection, query)?;
+    let lagging = LaggingAsRead {
+        connection,
+        told: lagging,
+        end: OnceCell::new(),
+    };
     if query.by_update {
-        return by_update(connection, lagging, query, total);
+        return by_update(connection, &lagging, query, total);
     }
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = filters(query);
@@ -138,16 +150,84 @@ fn page_of_conversations(
     let mut rows = statement.query(params_from_iter(filter.values))?;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
-        items.push(fresh(ListedHeader::read(row)?, lagging));
+        items.push(lagging.fresh(ListedHeader::read(row)?)?);
     }
     Ok(scan.page(items, query.paging, total))
 }
 
-/// A header with the numbers that it lags behind by.
-fn fresh(listed: ListedHeader, lagging: &DirtyHeaders) -> ConversationHeader {
-    match lagging.of(listed.header.id.number()) {
-        Some(lag) => overlaid(listed, lag),
-        None => listed.header,
+columns! {
+    /// The numbers of a conversation as of a row.
+    struct NumbersRow {
+        seq: Sequence,
+        at: Timestamp,
+        messages: u64 = "from_customer + from_agent + from_system",
+        last_message_at: Option<Timestamp>,
+    }
+}
+
+/// What headers lag behind by, as of the transaction that a list reads in. The writer tells more
+/// while the list is read; with that, a header would be shown half as it was and half as it became,
+/// which it never was.
+struct LaggingAsRead<'r> {
+    connection: &'r Connection,
+    told: &'r DirtyHeaders,
+    /// The last position that the transaction sees.
+    end: OnceCell<Position>,
+}
+
+impl LaggingAsRead<'_> {
+    /// A header with the numbers that it lags behind by.
+    fn fresh(&self, listed: ListedHeader) -> rusqlite::Result<ConversationHeader> {
+        let lag = self.told.of(listed.header.id.number());
+        Ok(match lag.filter(|lag| lag.seq > listed.sequence) {
+            Some(lag) => overlaid(listed, self.as_read(lag)?),
+            None => listed.header,
+        })
+    }
+
+    /// All of a tenant, newest change first.
+    fn in_scope(&self, tenant: i64) -> rusqlite::Result<Vec<DirtyHeader>> {
+        let told = self.told.in_scope(tenant).into_iter();
+        let mut read: Vec<DirtyHeader> = told
+            .map(|lag| self.as_read(lag))
+            .collect::<Result<_, _>>()?;
+        read.sort_by_key(|lag| Reverse((lag.updated_at, lag.conversation)));
+        Ok(read)
+    }
+
+    /// What was told, or where the transaction does not see that yet what it sees.
+    fn as_read(&self, lag: DirtyHeader) -> rusqlite::Result<DirtyHeader> {
+        if lag.position <= self.end()? {
+            return Ok(lag);
+        }
+        let sql = format!(
+            "SELECT {} FROM rows WHERE entity = ?1 ORDER BY seq DESC LIMIT 1",
+            NumbersRow::COLUMNS
+        );
+        let mut last = self.connection.prepare_cached(&sql)?;
+        let last = last.query_row([int(lag.conversation.0)], whole::<NumbersRow>);
+        Ok(match last.optional()? {
+            Some(last) => DirtyHeader {
+                seq: last.seq,
+                messages: last.messages,
+                last_message_at: last.last_message_at,
+                updated_at: last.at,
+                ..lag
+            },
+            // It began since; no header is read of it.
+            None => lag,
+        })
+    }
+
+    fn end(&self) -> rusqlite::Result<Position> {
+        if let Some(end) = self.end.get() {
+            return Ok(*end);
+        }
+        let end: Option<Position> = self
+            .connection
+            .prepare_cached("SELECT max(pos) FROM rows")?
+            .query_row([], only)?;
+        Ok(*self.end.get_or_init(|| end.unwrap_or_default()))
     }
 }
 
@@ -176,7 +256,7 @@ fn overlaid(listed: ListedHeader, lag: DirtyHeader) -> ConversationHeader {
 /// index has its place.
 fn by_update(
     connection: &Connection,
-    lagging: &DirtyHeaders,
+    lagging: &LaggingAsRead<'_>,
     query: &ConversationQuery,
     total: u64,
 ) -> rusqlite::Result<StoredPage<ConversationHeader>> {
@@ -187,7 +267,7 @@ fn by_update(
     if rows_read(query.paging.limit, offset(query.paging.start), total) == 0 {
         return Ok(scan.page(Vec::new(), query.paging, total));
     }
-    let mut lagging = lagging.in_scope(query.tenant.number());
+    let mut lagging = lagging.in_scope(query.tenant.number())?;
     if order == Order::Asc {
         lagging.reverse();
     }

@@ -103,6 +103,7 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
                 conversation: EntityNumber(n),
                 tenant: tenant().number(),
                 seq: Sequence(seq),
+                position: Position::ZERO,
                 messages: seq,
                 last_message_at: None,
                 updated_at: Timestamp(updated_at),
@@ -123,6 +124,51 @@ fn put(connection: &Connection, talks: &[Talk]) -> DirtyHeaders {
 
 fn status(code: i64) -> Status {
     Status::from_code(code).unwrap()
+}
+
+#[test]
+fn what_the_writer_tells_while_a_list_is_read_is_not_shown_with_what_the_list_reads() {
+    let (_folder, connection) = a_store();
+    let talk = Talk {
+        header: (2, 10),
+        told: Some((9, 90)),
+        status: 1,
+    };
+    let lagging = put(&connection, &[talk]);
+    let row = "INSERT INTO rows(pos, entity, seq, happened, scope, at, from_customer, from_agent, from_system, by_request, hash)
+               VALUES (?1, 1, ?1, 1, ?2, ?1 * 10, ?1 - 1, 0, 0, '', x'')";
+    for pos in [2, 3] {
+        connection
+            .execute(row, params![pos, tenant().number()])
+            .unwrap();
+    }
+    // The writer has committed up to the ninth row since, with a change of the status among them.
+    let mut fold = HeaderFlusher::default();
+    let told = lagging.of(EntityNumber(1)).unwrap();
+    let position = Position(9);
+    fold.note(&lagging, DirtyHeader { position, ..told }, 1, position);
+    for by_update in [false, true] {
+        let paging = Paging {
+            limit: 20,
+            start: Start::Offset(0),
+            order: Order::Desc,
+        };
+        let query = ConversationQuery {
+            tenant: tenant(),
+            facets: Facets::default(),
+            by_update,
+            paging,
+        };
+        let page = conversations(&connection, &lagging, &query)
+            .unwrap()
+            .unwrap();
+        let shown: Vec<(u64, i64)> = page
+            .items
+            .iter()
+            .map(|header| (header.messages, header.updated_at.0))
+            .collect();
+        assert_eq!(shown, [(2, 30)], "as of the last row that is read");
+    }
 }
 
 proptest! {

@@ -367,6 +367,10 @@ impl Writer {
         let Some(lag) = lag_of(commit).filter(|_| commit.subject.kind == Kind::Conversation) else {
             return;
         };
+        let lag = DirtyHeader {
+            position: first.position,
+            ..lag
+        };
         match commit.header {
             Header::Unchanged => {
                 let rows = u32::try_from(commit.rows.len()).unwrap_or(u32::MAX);

@@ -238,6 +238,7 @@ fn the_low_water_mark_never_passes_what_is_not_folded() {
         conversation,
         tenant: 1,
         seq,
+        position: Position::ZERO,
         messages: seq.0,
         last_message_at: None,
         updated_at: Timestamp(1),

@@ -12,6 +12,8 @@ pub(crate) const USAGE: &str = "\
 Colloquy: the server behind an AI-assisted customer-service platform.
 
 Usage: colloquy [serve | check] [--config FILE]
+       colloquy export [--config FILE] > DUMP
+       colloquy import [--config FILE] < DUMP
        colloquy actors [KIND | ID] [--state STATE] [--sort SORT] [--limit N] [--json] [--config FILE]
        colloquy actors (restart | passivate | release | crash) ID [--json] [--config FILE]
        colloquy supervision [KIND] [--json] [--config FILE]
@@ -21,6 +23,9 @@ Usage: colloquy [serve | check] [--config FILE]
 
   serve             Starts the server (also without any argument).
   check             Checks the store and says what is wrong with it.
+  export            Writes everything that the store holds to stdout, one JSON object a line; no server may use it.
+  import            Puts such a dump into an empty store, of the other kind too; the same dump again goes on where an
+                    import stopped.
   actors            Shows every kind of actor on the running server, those of one KIND that are in memory, or one by
                     its ID; or has one restart, leave memory, leave quarantine, or (a drill) crash.
   supervision       Shows how actors are supervised; sets it, or resets it to what is configured, at once and for good.
@@ -47,6 +52,10 @@ pub(crate) enum Command {
     Serve { config: Option<PathBuf> },
     /// Checks the store that the settings of this file name.
     Check { config: Option<PathBuf> },
+    /// Writes the store that the settings of this file name to stdout.
+    Export { config: Option<PathBuf> },
+    /// Puts the dump on stdin into the store that the settings of this file name.
+    Import { config: Option<PathBuf> },
     /// Asks the server that runs with the settings of this file.
     Operate {
         config: Option<PathBuf>,
@@ -124,11 +133,11 @@ impl Given {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (command, rest) = words.split_first().unwrap_or((&"serve", &[]));
         let taken: &[&str] = match (*command, rest) {
-            ("serve" | "check", []) => &["config"],
+            ("serve" | "check" | "export" | "import", []) => &["config"],
             ("listen", []) => &["forward-to", "events", "key", "server"],
             ("actors", [_]) => &["config", "state", "sort", "limit"],
             ("actors", _) | ("supervision", _) => &["config"],
-            ("serve" | "check" | "listen", [extra, ..]) => {
+            ("serve" | "check" | "export" | "import" | "listen", [extra, ..]) => {
                 return Err(format!("{command} takes no {extra:?}").into());
             }
             (unknown, _) => return Err(format!("no such command: {unknown:?}").into()),
@@ -143,6 +152,8 @@ impl Given {
         match *command {
             "serve" => Ok(Command::Serve { config }),
             "check" => Ok(Command::Check { config }),
+            "export" => Ok(Command::Export { config }),
+            "import" => Ok(Command::Import { config }),
             "listen" => self.listen(),
             _ => Ok(Command::Operate {
                 config,
@@ -247,6 +258,16 @@ mod tests {
             let config = config.clone();
             assert_eq!(read(line), Ok(Command::Serve { config }), "{line}");
         }
+        let copy = config.clone();
+        assert_eq!(
+            read("export --config a.toml"),
+            Ok(Command::Export { config: copy })
+        );
+        let copy = config.clone();
+        assert_eq!(
+            read("--config a.toml import"),
+            Ok(Command::Import { config: copy })
+        );
         assert_eq!(read("check --config a.toml"), Ok(Command::Check { config }));
         assert_eq!(read("-V"), Ok(Command::Version));
         let listen = Command::Listen(ListenOptions {
@@ -328,6 +349,8 @@ mod tests {
             "run",
             "--config",
             "serve check",
+            "export dump.ndjson",
+            "import --json",
             "serve --key k",
             "listen",
             "listen --forward-to u --config a.toml",

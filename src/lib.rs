@@ -6,6 +6,7 @@
 //! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
 //! - `descriptors.rs` how many files and connections the process may open
 //! - `listen/` the command that brings events to a receiver on this machine
+//! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
 //! - `refusal.rs` what these commands print where the server refuses
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
@@ -17,6 +18,7 @@ mod descriptors;
 mod http;
 mod listen;
 mod log;
+mod moving;
 mod name_resolver;
 mod operate;
 mod refusal;
@@ -27,14 +29,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use colloquy_actors::store::{mongodb, sqlite};
 use colloquy_actors::system::{NotOpened, Opened, System};
 use colloquy_actors::webhook::WebhookSettings;
 
-use config::Config;
+use config::{Config, StoreKind};
 pub use courier::CourierError;
 use courier::HttpCourier;
 use http::AppState;
 pub use listen::{Listen, ListenError, listen};
+pub use moving::MoveError;
 pub use operate::{
     ActorCommand, OperateError, OperatorRequest, Output, SettingChange, names_an_actor, operate,
 };
@@ -72,6 +76,9 @@ pub enum RunError {
         /// What became of the store, in words for the operator.
         left: String,
     },
+    /// A store was not exported, or a dump not imported.
+    #[error(transparent)]
+    Move(#[from] MoveError),
     /// The server failed while it ran.
     #[error("the server failed: {0}")]
     Serve(#[from] io::Error),
@@ -95,9 +102,10 @@ pub fn run(config: Config) -> Result<(), RunError> {
         webhooks.timeout,
         webhooks.private_targets,
     )?);
-    let store_file = match config.store.path.exists() {
-        true => StoreFile::Found(&config.store.path),
-        false => StoreFile::Made(&config.store.path),
+    let first_store = match config.store.kind {
+        StoreKind::MongoDb => FirstStore::Database(&config.store.database),
+        StoreKind::Sqlite if config.store.path.exists() => FirstStore::Found(&config.store.path),
+        StoreKind::Sqlite => FirstStore::Made(&config.store.path),
     };
     let Opened {
         system,
@@ -109,8 +117,11 @@ pub fn run(config: Config) -> Result<(), RunError> {
     } else {
         &config.server.public_url
     };
-    if let Some(Err(error)) = first_start.map(|first| startup::hand_over(&bound.address, &first)) {
-        return Err(give_up(&system, store_file, error));
+    if let Err(error) = startup::hand_over(&bound.address, &first_start) {
+        if first_start.keys.is_some() {
+            return Err(give_up(&system, first_store, error));
+        }
+        tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
     let app = Arc::new(AppState::new(
         &config,
@@ -118,6 +129,7 @@ pub fn run(config: Config) -> Result<(), RunError> {
         courier,
         public_url,
     ));
+    system.announce(bound.address.to_string());
     startup::announce(&bound.address, &config);
     actix_web::rt::System::new().block_on(async {
         let server = bound.serve(&config.server, Arc::clone(&app))?;
@@ -130,37 +142,66 @@ pub fn run(config: Config) -> Result<(), RunError> {
 /// Looks whether the store is sound, and prints what is not; true where nothing is wrong.
 ///
 /// # Errors
-/// Where the store can't be opened.
+/// The store can't be opened, or a server uses it.
 pub fn check(config: &Config) -> Result<bool, RunError> {
     config.bounds.clone().set();
-    let wrong =
-        colloquy_actors::store::sqlite::check(&config.store.path).map_err(NotOpened::Store)?;
+    let store = &config.store;
+    let wrong = match store.kind {
+        StoreKind::Sqlite => sqlite::check(&store.path).map_err(NotOpened::Store)?,
+        StoreKind::MongoDb => {
+            mongodb::check(&store.uri, &store.database).map_err(NotOpened::MongoDb)?
+        }
+    };
     startup::report(&wrong);
     Ok(wrong.is_empty())
 }
 
-/// The store's file at a first start.
-enum StoreFile<'p> {
+/// Writes everything that the store holds to stdout, as a dump.
+///
+/// # Errors
+/// A server uses the store, it can't be read, or stdout takes no more.
+pub fn export(config: &Config) -> Result<(), RunError> {
+    log::start(&config.log);
+    config.bounds.clone().set();
+    Ok(moving::export(config)?)
+}
+
+/// Writes the dump on stdin into the store.
+///
+/// # Errors
+/// A server uses the store, it holds something else, or the dump is not whole.
+pub fn import(config: &Config) -> Result<(), RunError> {
+    log::start(&config.log);
+    config.bounds.clone().set();
+    Ok(moving::import(config)?)
+}
+
+/// The store at a first start.
+enum FirstStore<'p> {
     /// A file that this start has made.
     Made(&'p Path),
     /// A file that was there, and held nothing.
     Found(&'p Path),
+    /// A database that held nothing.
+    Database(&'p str),
 }
 
 /// Ends a first start whose secrets nobody has seen.
-fn give_up(system: &System, store: StoreFile<'_>, error: io::Error) -> RunError {
+fn give_up(system: &System, store: FirstStore<'_>, error: io::Error) -> RunError {
     system.drain();
     system.close();
-    let (path, taken_back) = match store {
-        StoreFile::Made(path) => (path, startup::take_back(path)),
-        StoreFile::Found(path) => (path, Err(io::ErrorKind::AlreadyExists.into())),
+    let remove = |path: &Path, why: io::Error| {
+        format!("remove {} for another first start ({why})", path.display())
     };
-    let left = match taken_back {
-        Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
-        Err(error) => format!(
-            "remove {} for another first start ({error})",
-            path.display()
-        ),
+    let left = match store {
+        FirstStore::Made(path) => match startup::take_back(path) {
+            Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
+            Err(error) => remove(path, error),
+        },
+        FirstStore::Found(path) => remove(path, io::ErrorKind::AlreadyExists.into()),
+        FirstStore::Database(name) => {
+            format!("drop the database {name} for another first start")
+        }
     };
     RunError::Secrets { error, left }
 }

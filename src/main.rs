@@ -33,6 +33,12 @@ fn main() -> ExitCode {
         Command::Check { config } => {
             with_config(config.as_deref(), |config| colloquy::check(&config))
         }
+        Command::Export { config } => with_config(config.as_deref(), |config| {
+            colloquy::export(&config).map(|()| true)
+        }),
+        Command::Import { config } => with_config(config.as_deref(), |config| {
+            colloquy::import(&config).map(|()| true)
+        }),
         Command::Operate {
             config,
             request,

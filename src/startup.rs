@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use colloquy_actors::store::sqlite::Finding;
-use colloquy_actors::system::{FirstStart, SEARCH_ENDING};
+use colloquy_actors::store::Finding;
+use colloquy_actors::system::{FirstKeys, FirstStart};
 
-use crate::config::Config;
+use crate::config::{Config, INDEX_ENDING};
 
-/// Prints the secrets of a first start.
+/// Prints the secrets of a first start, and nothing where there are none.
 ///
 /// # Errors
 /// They could not be written to the end: nobody has them.
@@ -18,9 +18,21 @@ pub(crate) fn hand_over(address: &SocketAddr, first: &FirstStart) -> io::Result<
     let token = first
         .operator_token
         .as_ref()
-        .map(|token| format!("  operator token: {token}\n"))
-        .unwrap_or_default();
-    let text = format!(
+        .map(|token| format!("  operator token: {token}\n"));
+    let text = match (&first.keys, token) {
+        (None, None) => return Ok(()),
+        (None, Some(token)) => {
+            format!("First start. This secret is shown only now:\n\n{token}\n")
+        }
+        (Some(keys), token) => with_keys(*address, keys, &token.unwrap_or_default()),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn with_keys(address: SocketAddr, keys: &FirstKeys, token: &str) -> String {
+    format!(
         "First start: one account was made. These secrets are shown only now:\n
   test key:       {test}
   production key: {}
@@ -29,19 +41,16 @@ pub(crate) fn hand_over(address: &SocketAddr, first: &FirstStart) -> io::Result<
 Make a first customer:\n
   curl -s http://{}/v1/customers -H 'Authorization: Bearer {test}' -H 'Content-Type: application/json' \
          -d '{{\"name\":\"Ada Lovelace\"}}'\n\n",
-        first.production_key,
-        first.read_key,
-        reachable(*address),
-        test = first.test_key,
-    );
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+        keys.production,
+        keys.read,
+        reachable(address),
+        test = keys.test,
+    )
 }
 
 /// Takes back what a first start made, so that the next one is a first start again.
 pub(crate) fn take_back(store: &Path) -> io::Result<()> {
-    let files = ["", SEARCH_ENDING]
+    let files = ["", INDEX_ENDING]
         .into_iter()
         .flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
     for (file, ending) in files {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::log::events;
 use crate::support::shapes::{CONVERSATION, MESSAGE, assert_shape, keys};
 use crate::support::{
-    Account, Answer, Client, Server, account, account_with_client, unique, until,
+    Account, Answer, Client, Server, account, account_with_client, sized, unique, until,
 };
 
 const NOBODY: &str = "conv_0190163d8694739b85d52d5e4a4d6d5f";
@@ -463,13 +463,14 @@ async fn a_refused_place_is_decided_anew_and_the_others_are_not() {
 
 #[tokio::test]
 async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
-    const ROUNDS: u64 = 12;
+    let rounds = sized(12, 4);
+
     const OPERATIONS: usize = 100;
     let mut server = Server::start();
     let mut c = Account::make(server.anonymous()).await.test();
     let (customer, conversation) = (c.customer().await, c.conversation().await);
     let mut cut = 0;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let key = unique("round");
         let text = |n: usize| format!("{round} {n}");
         let operation = |n: usize| {
@@ -512,9 +513,9 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
         }
         cut += usize::from((1..OPERATIONS).contains(&before.len()));
     }
-    assert_eq!(c.get("/v1/conversations").await.total(), 1 + ROUNDS * 50);
+    assert_eq!(c.get("/v1/conversations").await.total(), 1 + rounds * 50);
     assert!(cut > 0, "no crash came in the middle");
-    eprintln!("{cut} of {ROUNDS} crashes came in the middle");
+    eprintln!("{cut} of {rounds} crashes came in the middle");
 }
 
 /// The messages of a round by their text, each with the conversations that it stands in.

@@ -10,16 +10,27 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::heard::{Heard, Kept};
-use crate::support::{Answer, Client, Server, until};
+use crate::support::{Answer, Client, Server, sized, until};
 
-const ROUNDS: usize = 50;
-const WRITERS: usize = 32;
+fn rounds() -> usize {
+    sized(50, 6)
+}
+
+fn writer_count() -> usize {
+    sized(32, 6)
+}
+
+/// How often one is sent while the database behind the server takes too long to answer: its key
+/// makes that safe.
+const TRIES_MAX: u32 = 20;
 /// Conversations that all writers share, through all rounds.
 const SHARED_CONVERSATIONS: usize = 8;
 /// A crash comes after this many answers of a round, or a few more.
 const ANSWERS_MIN: usize = 20;
 /// Every so many rounds the server is killed again at once after its start.
-const KILLED_AT_START_EVERY: usize = 10;
+fn killed_at_start_every() -> usize {
+    sized(10, 3)
+}
 /// How long the first answers of a round may take to come.
 const FLOWS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -68,11 +79,18 @@ impl Attempt {
     }
 
     async fn send(&self, c: &Client) -> Option<Answer> {
-        c.post(&self.path, self.body.clone())
-            .with("idempotency-key", &self.key)
-            .try_send()
-            .await
-            .ok()
+        let mut tries = sized(1, TRIES_MAX);
+        loop {
+            let sent = c.post(&self.path, self.body.clone());
+            let answer = sent.with("idempotency-key", &self.key).try_send().await;
+            let answer = answer.ok()?;
+            tries -= 1;
+            if answer.status != 503 || tries == 0 {
+                return Some(answer);
+            }
+            let after = answer.header("retry-after").parse().unwrap();
+            tokio::time::sleep(Duration::from_secs(after)).await;
+        }
     }
 
     /// Sends it for the first time; true as long as the server answers.
@@ -287,7 +305,7 @@ async fn round(server: &mut Server, key: &str, number: usize, ledger: &mut Ledge
     let c = server.with_key(key);
     let answers = Arc::new(AtomicUsize::new(0));
     let shared = (ledger.conversations.clone(), ledger.customer.clone());
-    let writers: Vec<_> = (0..WRITERS)
+    let writers: Vec<_> = (0..writer_count())
         .map(|writer| {
             tokio::spawn(write(
                 c.clone(),
@@ -297,7 +315,7 @@ async fn round(server: &mut Server, key: &str, number: usize, ledger: &mut Ledge
             ))
         })
         .collect();
-    let enough = ANSWERS_MIN + (number * 37) % 180;
+    let enough = ANSWERS_MIN + (number * 37) % sized(180, 40);
     until("answers come", FLOWS_WITHIN, async || {
         (answers.load(Ordering::Relaxed) >= enough).then_some(())
     })
@@ -308,7 +326,7 @@ async fn round(server: &mut Server, key: &str, number: usize, ledger: &mut Ledge
         attempts.extend(writer.await.unwrap());
     }
     server.restart();
-    if number.is_multiple_of(KILLED_AT_START_EVERY) {
+    if number.is_multiple_of(killed_at_start_every()) {
         server.restart();
     }
     let c = server.with_key(key);
@@ -319,7 +337,7 @@ async fn round(server: &mut Server, key: &str, number: usize, ledger: &mut Ledge
             attempt
         }
     });
-    let attempts: Vec<Attempt> = retries.buffer_unordered(WRITERS).collect().await;
+    let attempts: Vec<Attempt> = retries.buffer_unordered(writer_count()).collect().await;
     ledger.settle(&c, &attempts).await;
 }
 
@@ -329,7 +347,7 @@ async fn an_acknowledged_message_survives_kill_9() {
     let account = server.account().await;
     let key = account.test_key().to_owned();
     let mut ledger = Ledger::begin(&account.test()).await;
-    for number in 1..=ROUNDS {
+    for number in 1..=rounds() {
         round(&mut server, &key, number, &mut ledger).await;
     }
     ledger.sweep(&server.with_key(&key)).await;

@@ -9,11 +9,17 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::receiver::{Received, dead_url};
-use crate::support::{Client, Dice, Receiver, Reply, Server, Setup, until};
+use crate::support::{Client, Dice, Receiver, Reply, Server, Setup, sized, until};
 
 const HOOKS: &str = "/v1/webhooks";
-const ROUNDS: usize = 20;
-const WRITERS: usize = 64;
+fn rounds() -> usize {
+    sized(20, 4)
+}
+
+fn writer_count() -> usize {
+    sized(64, 8)
+}
+
 const CONVERSATIONS: usize = 8;
 const FLOWS_WITHIN: Duration = Duration::from_secs(30);
 const DRAINED_WITHIN: Duration = Duration::from_secs(90);
@@ -58,7 +64,7 @@ async fn write(c: Client, conversations: Vec<String>, writer: usize, answers: Ar
 async fn round(server: &mut Server, key: &str, conversations: &[String], number: usize) {
     let c = server.with_key(key);
     let answers = Arc::new(AtomicUsize::new(0));
-    let writers: Vec<_> = (0..WRITERS)
+    let writers: Vec<_> = (0..writer_count())
         .map(|writer| {
             tokio::spawn(write(
                 c.clone(),
@@ -159,12 +165,12 @@ async fn kill_9_and_a_moody_receiver_lose_and_reorder_nothing() {
     for _ in 0..CONVERSATIONS {
         conversations.push(c.conversation_of(&customer).await);
     }
-    for number in 0..ROUNDS {
+    for number in 0..rounds() {
         round(&mut server, &key, &conversations, number).await;
     }
     let log = whole_log(&server.with_key(&key)).await;
     assert!(
-        log.len() >= ROUNDS * 20 + CONVERSATIONS,
+        log.len() >= rounds() * 20 + CONVERSATIONS,
         "only {} events",
         log.len()
     );
@@ -190,11 +196,19 @@ async fn kill_9_and_a_moody_receiver_lose_and_reorder_nothing() {
 }
 
 const HEALTHY: usize = 10;
-const MESSAGES_A_ROUND: usize = 30;
-const PAIRS_OF_ROUNDS: usize = 5;
+fn messages_a_round() -> usize {
+    sized(30, 10)
+}
+
+fn pairs_of_rounds() -> usize {
+    sized(5, 2)
+}
+
 /// What a debug build on two busy cores may add by chance; an endpoint that waits for another's
 /// time-out adds seconds.
-const NOISE: Duration = Duration::from_millis(30);
+fn noise() -> Duration {
+    Duration::from_millis(sized(30, 200))
+}
 
 struct Neighbours {
     c: Client,
@@ -228,7 +242,7 @@ impl Neighbours {
             bad.push(format!("{HOOKS}/{}", made.id("webhook_id")));
         }
         let (customer, mut conversations) = (c.customer().await, Vec::new());
-        for _ in 0..MESSAGES_A_ROUND {
+        for _ in 0..messages_a_round() {
             conversations.push(c.conversation_of(&customer).await);
         }
         Self {
@@ -282,14 +296,14 @@ async fn an_endpoint_that_hangs_and_one_that_is_dead_slow_nobody_down() {
     let neighbours = Neighbours::make(account.test(), &hanging).await;
     neighbours.round(false).await;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    for _ in 0..PAIRS_OF_ROUNDS {
+    for _ in 0..pairs_of_rounds() {
         alone.push(neighbours.round(false).await);
         beside.push(neighbours.round(true).await);
     }
     assert!(hanging.count() >= 1, "the hanging endpoint was never asked");
     let (alone, beside) = (calmest(alone), calmest(beside));
     assert!(
-        beside <= alone * 11 / 10 + NOISE,
+        beside <= alone * 11 / 10 + noise(),
         "p99 {alone:?} alone, {beside:?} beside the bad ones"
     );
 }

@@ -13,10 +13,16 @@ use serde_json::{Value, json};
 
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::heard::{Heard, Kept};
-use crate::support::{Answer, Client, Dice, EventStream, Receiver, Server, Setup, until};
+use crate::support::{Answer, Client, Dice, EventStream, Receiver, Server, Setup, sized, until};
 
-const ROUNDS: u64 = 12;
-const WRITERS: u64 = 16;
+fn rounds() -> u64 {
+    sized(12, 4)
+}
+
+fn writer_count() -> u64 {
+    sized(16, 4)
+}
+
 /// Documents that all writers share, through all rounds; the first one goes into the bin and out of
 /// it.
 const SHARED_DOCUMENTS: usize = 5;
@@ -202,7 +208,7 @@ async fn write(
 async fn round(server: &mut Server, key: &str, number: u64, shared: &[String]) -> Vec<Attempt> {
     let c = server.with_key(key);
     let answers = Arc::new(AtomicUsize::new(0));
-    let writers: Vec<_> = (0..WRITERS)
+    let writers: Vec<_> = (0..writer_count())
         .map(|writer| {
             tokio::spawn(write(
                 c.clone(),
@@ -232,7 +238,7 @@ async fn round(server: &mut Server, key: &str, number: u64, shared: &[String]) -
         }
     });
     retries
-        .buffer_unordered(usize::try_from(WRITERS).unwrap())
+        .buffer_unordered(usize::try_from(writer_count()).unwrap())
         .collect()
         .await
 }
@@ -560,7 +566,7 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
     .expect(201);
     let shared = begin(&c).await;
     let mut attempts = Vec::new();
-    for number in 1..=ROUNDS {
+    for number in 1..=rounds() {
         attempts.extend(round(&mut server, &key, number, &shared).await);
     }
     let c = server.with_key(&key);
@@ -568,7 +574,7 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
     let put = |one: &&Attempt| one.method == "PUT" && matches!(one.heard, Heard::Done(_));
     let puts = attempts.iter().filter(put).count();
     assert!(
-        log.0.len() > 400 && puts > 20,
+        log.0.len() > sized(400, 120) && puts > sized(20, 8),
         "only {} events, {puts} PUTs",
         log.0.len()
     );

@@ -9,9 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::support::documents::DOCUMENTS;
 use crate::support::git::{Triple, merge_file};
-use crate::support::{Answer, Client, Dice, Server, Setup, until};
+use crate::support::{Answer, Client, Dice, Server, Setup, sized, until};
 
-const HISTORIES: u64 = 4;
+fn histories() -> u64 {
+    sized(4, 1)
+}
+
 const STEPS: u64 = 130;
 /// Steps between two times at which the document is loaded anew; every third time the server is
 /// killed.
@@ -658,7 +661,7 @@ async fn any_history_is_what_the_model_says_in_memory_and_loaded_anew() {
     let account = server.account().await;
     let key = account.test_key().to_owned();
     let decoy = account.test().document("decoy\n").await;
-    for seed in 1..=HISTORIES {
+    for seed in 1..=histories() {
         let mut play = Play::begin(server.with_key(&key), seed).await;
         for n in 1..=STEPS {
             let does = play.step().await;

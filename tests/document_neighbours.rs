@@ -12,13 +12,16 @@ use serde_json::json;
 
 use crate::support::client::Call;
 use crate::support::documents::DOCUMENTS;
-use crate::support::{Client, Server, Setup, until};
+use crate::support::{Client, Server, Setup, sized, until};
 
 /// Lines of a document of nearly 8 MiB, as JSON writes it.
 const LINES: usize = 340_000;
 /// Of these many lines one differs on each side; so near to each other, both sides conflict there.
 const CHANGED_EVERY: usize = 50;
-const FOUND: usize = 1_500;
+fn found_count() -> usize {
+    sized(1_500, 150)
+}
+
 const CONVERSATIONS: usize = 8;
 /// Each piece of work is done at most so often: what chance disturbs is not in every round, what
 /// blocks is.
@@ -124,7 +127,7 @@ async fn no_message_waits_for_a_merge_or_a_comparison_of_8_mib() {
 async fn no_message_waits_for_a_search_that_finds_everything() {
     let (_server, c, conversations) = patient().await;
     let new = |n: usize| json!({"title": format!("Document {n}"), "content": "the word"});
-    let creations = (0..FOUND).map(|n| c.post(DOCUMENTS, new(n)).into_future());
+    let creations = (0..found_count()).map(|n| c.post(DOCUMENTS, new(n)).into_future());
     futures_util::stream::iter(creations)
         .buffer_unordered(16)
         .collect::<Vec<_>>()
@@ -135,7 +138,7 @@ async fn no_message_waits_for_a_search_that_finds_everything() {
         Duration::from_secs(60),
         async || {
             let found = search().await;
-            (found.status == 200).then(|| assert_eq!(found.total(), FOUND as u64))
+            (found.status == 200).then(|| assert_eq!(found.total(), found_count() as u64))
         },
     )
     .await;

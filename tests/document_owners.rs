@@ -6,15 +6,20 @@ use futures_util::future::{join, join_all};
 use serde_json::json;
 
 use crate::support::documents::{DOCUMENTS, id_of};
-use crate::support::{Answer, Client, Dice, account_with_client};
+use crate::support::{Answer, Client, Dice, account_with_client, sized};
 
 /// Pairs of requests that race each other, and how many of them at once: the writer then takes both
 /// in one batch.
-const RACES: usize = 120;
+fn races() -> usize {
+    sized(120, 24)
+}
+
 const AT_ONCE: usize = 12;
 const PEOPLE: usize = 6;
 /// Changes of one document's people, all sent at once.
-const STORM: usize = 90;
+fn storm() -> usize {
+    sized(90, 24)
+}
 
 /// A document of a new user's; the path and the user.
 async fn owned(c: &Client) -> (String, String) {
@@ -96,7 +101,7 @@ async fn race(c: &Client, n: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_never_goes_to_a_user_who_is_deleted_meanwhile() {
     let (_account, c) = account_with_client().await;
-    let races = (0..RACES).map(|n| race(&c, n));
+    let races = (0..races()).map(|n| race(&c, n));
     futures_util::stream::iter(races)
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<()>>()
@@ -126,7 +131,7 @@ async fn created_beside_deletion(c: &Client) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_is_deleted_meanwhile_makes_no_document() {
     let (_account, c) = account_with_client().await;
-    let races = (0..RACES).map(|_| created_beside_deletion(&c));
+    let races = (0..races()).map(|_| created_beside_deletion(&c));
     futures_util::stream::iter(races)
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<()>>()
@@ -169,7 +174,7 @@ async fn in_a_storm_of_changes_there_is_always_exactly_one_owner() {
     for _ in 1..PEOPLE {
         people.push(c.user("agent").await);
     }
-    let answers = join_all((0..STORM as u64).map(|seed| change(&c, &at, &people, seed))).await;
+    let answers = join_all((0..storm() as u64).map(|seed| change(&c, &at, &people, seed))).await;
     let mut done = 0;
     for answer in &answers {
         assert!(
@@ -178,7 +183,7 @@ async fn in_a_storm_of_changes_there_is_always_exactly_one_owner() {
         );
         done += usize::from(answer.status < 300);
     }
-    assert!(done > 5, "only {done} of {STORM} changes were done");
+    assert!(done > 5, "only {done} of {} changes were done", storm());
     let owner = assert_owned(&c, &at).await;
     // The log says whose it was, step by step, without a gap.
     let log = c

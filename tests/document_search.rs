@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::documents::{DOCUMENTS, id_of};
-use crate::support::files::files_with;
 use crate::support::{Answer, Client, Server, account, account_with_client, unique, until};
 
 /// The contract's bound, and a little for a busy machine.
@@ -315,7 +314,7 @@ async fn thirty_seconds_after_erasing_no_file_holds_the_words() {
     let words = [&title, &content, &old, &said];
     for word in words {
         assert!(
-            !files_with(&server.work(), word).is_empty(),
+            !server.places_with(word).is_empty(),
             "the search is blind: {word} was never in a file"
         );
     }
@@ -327,7 +326,7 @@ async fn thirty_seconds_after_erasing_no_file_holds_the_words() {
     until("no file holds the erased words", GONE_WITHIN, async || {
         words
             .iter()
-            .all(|word| files_with(&server.work(), word).is_empty())
+            .all(|word| server.places_with(word).is_empty())
             .then_some(())
     })
     .await;

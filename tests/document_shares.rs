@@ -263,11 +263,11 @@ async fn a_link_opens_as_json_and_as_a_page_and_each_get_is_one_use() {
 
 #[tokio::test]
 async fn an_expired_link_opens_nothing() {
-    let at = chrono::Utc::now() + chrono::Duration::milliseconds(3_000);
-    let shared =
-        shared(json!({"expires_at": at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)}))
-            .await;
-    until("the link expires", Duration::from_secs(10), async || {
+    let mut shared = shared(json!({})).await;
+    let at = chrono::Utc::now() + chrono::Duration::seconds(6);
+    let terms = json!({"expires_at": at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)});
+    (shared.share, shared.link) = shared.owner.share(&shared.at, terms).await;
+    until("the link expires", Duration::from_secs(60), async || {
         let asked = chrono::Utc::now();
         let status = shared.json().await.status;
         assert!(

@@ -813,10 +813,10 @@ async fn events_survive_kill_9_with_their_bytes_and_their_cursors() {
     assert_eq!(last(&c, &id).await["seq"], 7);
 }
 
-/// A server that keeps events for about two seconds, with a conversation that has one event.
+/// A server that keeps events for about six seconds, with a conversation that has one event.
 async fn forgetful() -> (Server, Account, Client, String) {
     let server = Setup::default()
-        .env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00002")
+        .env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00007")
         .start();
     let account = server.account().await;
     let c = account.test();

@@ -213,14 +213,14 @@ async fn an_accounts_allowed_addresses_bind_all_its_keys() {
 #[tokio::test]
 async fn a_key_stops_working_when_it_expires() {
     let account = account().await;
-    let soon = chrono::Utc::now() + chrono::TimeDelta::milliseconds(1500);
+    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(6);
     let expires_at = soon.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
     let (c, made) = account
         .key(json!({"type": "test", "expires_at": expires_at}))
         .await;
     assert_eq!(made["expires_at"], expires_at.as_str());
     c.get("/v1").await.expect(200);
-    let refused = until("the key has expired", Duration::from_secs(10), async || {
+    let refused = until("the key has expired", Duration::from_secs(60), async || {
         let answer = c.get("/v1").await;
         (answer.status != 200).then_some(answer)
     });
@@ -284,9 +284,9 @@ async fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_earlier_ones() {
 async fn an_overlap_ends_by_itself() {
     let account = account().await;
     let (old, made) = account.key(json!({"type": "test"})).await;
-    rotated(&account, &made, json!({"overlap_seconds": 1})).await;
+    rotated(&account, &made, json!({"overlap_seconds": 6})).await;
     old.get("/v1").await.expect(200);
-    until("the overlap is over", Duration::from_secs(10), async || {
+    until("the overlap is over", Duration::from_secs(60), async || {
         (old.get("/v1").await.status == 401).then_some(())
     })
     .await;

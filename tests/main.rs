@@ -10,6 +10,7 @@
 
 mod admin;
 mod bulk;
+mod check;
 mod concurrency;
 mod conversations;
 mod cors;
@@ -42,10 +43,13 @@ mod hostile;
 mod idempotency;
 mod keys;
 mod limits;
+mod linearizability;
 mod listen;
 mod lists;
 mod malformed;
 mod messages;
+mod moving;
+mod nodes;
 mod operations;
 mod output;
 mod realtime;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::raw::Raw;
 use crate::support::shapes::keys;
-use crate::support::{OPERATOR, Server, Setup, account, shared, tool, until};
+use crate::support::{OPERATOR, Server, Setup, account, shared, sized, tool, until};
 
 /// Every route of this issue with its methods; a route that is not in the document does not exist.
 const ROUTES: [(&str, &str); 23] = [
@@ -632,7 +632,7 @@ async fn requests_sent_before_sigterm_are_answered_with_success() {
     let account = server.account().await;
     let (head, body) = creation(&account);
     let mut all = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..sized(200, 40) {
         let mut raw = Raw::connect(&server.address()).await;
         raw.write(format!("{head}{body}").as_bytes()).await;
         all.push(raw);

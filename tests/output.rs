@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::server::Folder;
-use crate::support::{Setup, process, until_now};
+use crate::support::{Setup, mongodb, process, until_now};
 
 const START_MAX: Duration = Duration::from_secs(30);
 const SECRETS: [&str; 4] = ["sk_test_", "sk_prod_", "sk_read_", "op_"];
@@ -71,6 +71,7 @@ fn a_second_start_serves_though_stdout_can_not_be_written() {
     let mut server = process::colloquy();
     server
         .current_dir(first.work())
+        .envs(mongodb::store_of(&first.work()))
         .env("COLLOQUY__SERVER__BIND", format!("127.0.0.1:{port}"));
     server.stdin(Stdio::null()).stdout(full()).stderr(full());
     let mut server = process::spawn(server);

@@ -617,7 +617,7 @@ async fn a_send_counts_against_the_keys_limit_and_nothing_else_does() {
 async fn a_revoked_or_expired_keys_socket_is_closed_with_1008() {
     let account = account().await;
     let (revoked, made) = account.key(json!({"type": "test"})).await;
-    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(5);
+    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(12);
     let expires_at = soon.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
     let (expiring, _) = account
         .key(json!({"type": "test", "expires_at": expires_at}))

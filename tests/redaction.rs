@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::files::files_with;
 use crate::support::{Client, Server, unique, until};
 
 /// The contract's bound, and a little for a busy machine.
@@ -21,11 +20,10 @@ async fn traffic(c: &Client, conversation: &str, count: usize) {
 }
 
 async fn assert_gone(server: &Server, texts: &[&str]) {
-    let work = server.work();
     until("no file holds the redacted text", GONE_WITHIN, async || {
         let found: Vec<PathBuf> = texts
             .iter()
-            .flat_map(|text| files_with(&work, text))
+            .flat_map(|text| server.places_with(text))
             .collect();
         found.is_empty().then_some(())
     })
@@ -63,7 +61,7 @@ async fn thirty_seconds_after_redaction_no_file_holds_the_text() {
     traffic(&c, &conversation, 100).await;
     for text in [&first, &second, &in_metadata] {
         assert!(
-            !files_with(&server.work(), text).is_empty(),
+            !server.places_with(text).is_empty(),
             "the search is blind: {text} was never in a file"
         );
     }

@@ -7,11 +7,17 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::socket::Ended;
-use crate::support::{Client, Server, Setup, Socket, account_with_client};
+use crate::support::{Client, Server, Setup, Socket, account_with_client, sized};
 
-const CROWD: usize = 500;
+fn crowd_size() -> usize {
+    sized(500, 100)
+}
+
 /// The contract's 2,000 sockets and 20 messages a second are measured in tests/bench.
-const ALONE: usize = 200;
+fn alone() -> usize {
+    sized(200, 40)
+}
+
 const MESSAGES: usize = 20;
 
 /// A server where one key may have the whole crowd open.
@@ -42,7 +48,7 @@ async fn each_of_500_sockets_on_one_conversation_gets_every_event() {
     let server = crowded();
     let c = server.account().await.test();
     let id = c.conversation().await;
-    let sockets = crowd(&c, CROWD, |_| id.clone()).await;
+    let sockets = crowd(&c, crowd_size(), |_| id.clone()).await;
     let readers: Vec<_> = sockets
         .into_iter()
         .map(|mut socket| {
@@ -70,10 +76,10 @@ async fn each_socket_on_its_own_conversation_gets_that_ones_events_only() {
     let server = crowded();
     let c = server.account().await.test();
     let (customer, mut ids) = (c.customer().await, Vec::new());
-    for _ in 0..ALONE {
+    for _ in 0..alone() {
         ids.push(c.conversation_of(&customer).await);
     }
-    let mut sockets = crowd(&c, ALONE, |number| ids[number].clone()).await;
+    let mut sockets = crowd(&c, alone(), |number| ids[number].clone()).await;
     for round in 0..2 {
         for id in &ids {
             c.message(id, &format!("{round} for {id}")).await;

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::support::raw::Raw;
 use crate::support::stream::StreamEvent;
 use crate::support::{
-    Client, EventStream, Item, Proxy, Server, Setup, Socket, account, account_with_client, until,
+    Client, EventStream, Item, Proxy, Server, Setup, Socket, account, account_with_client, sized,
+    until,
 };
 
 /// The longest that the end of a stream is waited for.
@@ -93,7 +94,7 @@ async fn a_client_of_http_1_0_is_sent_no_chunks() {
     let mut line = Raw::connect(&server.address()).await;
     line.write(format!("GET /v1/events?after=0 HTTP/1.0\r\nhost: x\r\n{head}\r\n").as_bytes())
         .await;
-    let answer = line.read_to_end(Duration::from_secs(1)).await;
+    let answer = line.read_to_end(Duration::from_secs(5)).await;
     assert_eq!(answer.status, 200);
     assert!(
         !answer.text.to_lowercase().contains("transfer-encoding"),
@@ -259,7 +260,7 @@ async fn a_stream_costs_one_request_when_it_is_opened() {
 async fn a_revoked_or_expired_keys_stream_ends() {
     let account = account().await;
     let (revoked, made) = account.key(json!({"type": "test"})).await;
-    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(5);
+    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(12);
     let expires_at = soon.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
     let (expiring, _) = account
         .key(json!({"type": "test", "expires_at": expires_at}))
@@ -310,9 +311,15 @@ async fn sigterm_ends_streams_and_the_server_exits_in_order() {
 
 /// Half of this is the mean of what a connection carries; an event has about 600 bytes.
 const BYTES_MAX: u64 = 6000;
-const CUTS: u64 = 200;
+fn cuts() -> u64 {
+    sized(200, 40)
+}
+
 /// After so many cuts the server ends, by kill -9 and by SIGTERM in turn.
-const CUTS_BETWEEN_ENDS: u64 = 40;
+fn cuts_between_ends() -> u64 {
+    sized(40, 8)
+}
+
 const WRITERS: usize = 4;
 /// Writers wait while the reader has so many of their messages before it.
 const AHEAD_MAX: usize = 100;
@@ -419,11 +426,11 @@ impl Chase {
         let numbers = conversation.map_or(0..WRITERS, |number| number..number + 1);
         let writers: Vec<_> = numbers.map(|number| self.spawn_writer(number)).collect();
         let (mut seen, end) = (Seen::default(), Instant::now() + Duration::from_secs(120));
-        while self.proxy.cuts() < CUTS {
+        while self.proxy.cuts() < cuts() {
             assert!(Instant::now() < end, "{} cuts only", self.proxy.cuts());
             read(&self.behind_the_proxy(), &mut seen).await;
             self.read.store(seen.events.len(), Ordering::SeqCst);
-            if self.proxy.cuts() >= (self.ends + 1) * CUTS_BETWEEN_ENDS {
+            if self.proxy.cuts() >= (self.ends + 1) * cuts_between_ends() {
                 self.end_and_start();
             }
         }

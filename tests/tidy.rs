@@ -1,6 +1,7 @@
 //! The house rules that no compiler checks.
 
 mod imports;
+mod on_mongodb;
 mod rooms;
 
 use std::fs;

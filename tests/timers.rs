@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
 use crate::support::log::{Logged, events, events_of};
-use crate::support::{Account, Answer, Client, Server, account_with_client, shared, until};
+use crate::support::{Account, Answer, Client, Server, account_with_client, shared, sized, until};
 
 /// How long something that is due may take on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -77,7 +77,7 @@ async fn a_snoozed_conversation_wakes_by_itself_once() {
     let (_account, c) = account_with_client().await;
     let (far, near) = (c.conversation().await, c.conversation().await);
     snooze(&c, &far, &from_now(3_600_000)).await;
-    let wakes_at = from_now(700);
+    let wakes_at = from_now(5_000);
     let pending = snooze(&c, &near, &wakes_at).await;
     let woken = becomes(&c, &near, "active").await;
     assert!(
@@ -116,7 +116,7 @@ async fn a_snooze_may_be_moved_both_ways() {
     let (_account, c) = account_with_client().await;
     let (sooner, later) = (c.conversation().await, c.conversation().await);
     snooze(&c, &sooner, &from_now(3_600_000)).await;
-    snooze(&c, &later, &from_now(600)).await;
+    snooze(&c, &later, &from_now(5_000)).await;
     let moved = from_now(3_600_000);
     let answer = c
         .patch(&at(&later), json!({"snoozed_until": moved}))
@@ -131,7 +131,7 @@ async fn a_snooze_may_be_moved_both_ways() {
         (unchanged.etag(), &unchanged["updated_at"]),
         (answer.etag(), &answer["updated_at"])
     );
-    c.patch(&at(&sooner), json!({"snoozed_until": from_now(600)}))
+    c.patch(&at(&sooner), json!({"snoozed_until": from_now(5_000)}))
         .await
         .expect(200);
     becomes(&c, &sooner, "active").await;
@@ -148,7 +148,7 @@ async fn a_snooze_outlives_kill_9_and_fires_once_if_it_was_due_meanwhile() {
     let c = Account::make(server.anonymous()).await.test();
     let (due, later) = (c.conversation().await, c.conversation().await);
     snooze(&c, &later, &from_now(3_600_000)).await;
-    let wakes_at = Utc::now() + chrono::TimeDelta::milliseconds(600);
+    let wakes_at = Utc::now() + chrono::TimeDelta::seconds(6);
     snooze(&c, &due, &written(wakes_at)).await;
     server.kill9();
     assert_eq!(
@@ -165,7 +165,7 @@ async fn a_snooze_outlives_kill_9_and_fires_once_if_it_was_due_meanwhile() {
         becomes(&c, &due, "active").await;
         assert_eq!(c.get(&at(&later)).await["status"], "pending");
     }
-    let near = from_now(400);
+    let near = from_now(5_000);
     let c = c.at(&server.address());
     c.patch(&at(&later), json!({"snoozed_until": near}))
         .await
@@ -237,7 +237,7 @@ async fn a_snooze_that_makes_no_sense_is_refused_and_changes_nothing() {
 #[tokio::test]
 async fn whatever_ends_pending_ends_the_snooze_and_the_event_says_so() {
     let (_account, c) = account_with_client().await;
-    let until = from_now(900);
+    let until = from_now(9_000);
     let mut ended = Vec::new();
     for end in ["null", "active", "message", "close", "closed"] {
         let conversation = c.conversation().await;
@@ -276,7 +276,7 @@ async fn whatever_ends_pending_ends_the_snooze_and_the_event_says_so() {
     assert_eq!(c.get(&at(&asleep)).await["status"], "pending");
     // When its time would have come, nothing happens to any of them.
     let other = c.conversation().await;
-    snooze(&c, &other, &from_now(1200)).await;
+    snooze(&c, &other, &from_now(9_300)).await;
     becomes(&c, &other, "active").await;
     let log = events(shared());
     for (end, conversation, shown) in ended {
@@ -300,10 +300,10 @@ async fn whatever_ends_pending_ends_the_snooze_and_the_event_says_so() {
 
 #[tokio::test]
 async fn a_message_at_the_instant_of_the_waking_is_kept_and_one_of_the_two_wakes() {
-    const CONVERSATIONS: usize = 400;
+    let count = sized(400, 60);
     let (server, clock) = Clock::start();
     let c = Account::make(server.anonymous()).await.test();
-    let (conversations, alarm) = (many(&c, CONVERSATIONS).await, c.conversation().await);
+    let (conversations, alarm) = (many(&c, count).await, c.conversation().await);
     snooze_all(&c, &conversations, &from_now(HOUR_MS)).await;
     clock.ahead(HOUR);
     sees_the_new_time(&c, HOUR).await;
@@ -347,15 +347,15 @@ async fn a_message_at_the_instant_of_the_waking_is_kept_and_one_of_the_two_wakes
                 && shown["message_count"] == 1
         );
     }
-    eprintln!("{by_timer} of {CONVERSATIONS} were woken by the timer, the others by their message");
+    eprintln!("{by_timer} of {count} were woken by the timer, the others by their message");
 }
 
 #[tokio::test]
 async fn thousands_that_are_due_at_once_starve_nobody() {
-    const CONVERSATIONS: usize = 3000;
+    let count = sized(3000, 60);
     let (mut server, clock) = Clock::start();
     let c = Account::make(server.anonymous()).await.test();
-    let conversations = many(&c, CONVERSATIONS).await;
+    let conversations = many(&c, count).await;
     snooze_all(&c, &conversations, &from_now(HOUR_MS)).await;
     server.kill9();
     clock.ahead(HOUR);
@@ -379,7 +379,7 @@ async fn thousands_that_are_due_at_once_starve_nobody() {
     assert!(served > 0, "a caller waited until all were awake");
     assert_eq!(c.get(&at(&mine)).await["message_count"], 1);
     let log = events(&server);
-    assert_eq!(wakings(&log).len(), CONVERSATIONS, "each once");
+    assert_eq!(wakings(&log).len(), count, "each once");
     eprintln!("{served} times three calls of a caller meanwhile, the slowest took {slowest:?}");
 }
 
@@ -611,7 +611,7 @@ async fn what_became_idle_while_the_server_was_down_closes_once_at_the_start() {
     server.restart();
     let c = c.at(&server.address());
     let sleeper = c.conversation().await;
-    let soon = Utc::now() + chrono::TimeDelta::minutes(60) + chrono::TimeDelta::milliseconds(1500);
+    let soon = Utc::now() + chrono::TimeDelta::minutes(60) + chrono::TimeDelta::seconds(6);
     c.patch(
         &at(&sleeper),
         json!({"status": "pending", "snoozed_until": written(soon)}),

@@ -95,13 +95,10 @@ async fn a_delivery_is_the_event_with_the_contracts_headers() {
 
 #[tokio::test]
 async fn what_retention_takes_from_the_lists_is_delivered_all_the_same() {
-    let setup = Setup::default().delivering(
-        "[0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4]",
-        "5",
-    );
-    // A second: the first attempts are within it, the last ones are not.
+    let setup = Setup::default().delivering("[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]", "5");
+    // Six seconds: the first attempts are within it, the last ones are not.
     let server = setup
-        .env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.0000116")
+        .env("COLLOQUY__EVENTS__RETENTION_DAYS", "0.00007")
         .start();
     let c = server.account().await.test();
     let receiver = Receiver::planned(|_| Reply::status(500)).await;

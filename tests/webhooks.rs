@@ -438,7 +438,7 @@ async fn an_overlap_ends_by_itself_and_by_the_next_rotation() {
         .expect(200)
         .id("secret");
     let third = c
-        .post(&rotate, json!({"overlap_seconds": 1}))
+        .post(&rotate, json!({"overlap_seconds": 8}))
         .await
         .expect(200)
         .id("secret");

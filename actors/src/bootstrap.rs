@@ -7,7 +7,6 @@ use std::sync::mpsc::sync_channel;
 use crate::accounts::record::{Record, RecordCommand, RecordRequest, RecordSpec};
 use crate::accounts::{Account, CreateAccount, CreateKey, IssueKey, Key, OpenAccount};
 use crate::store::CommitLog;
-use crate::store::sqlite::OpenError;
 use crate::views::Views;
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Caller, Tenant};
@@ -18,31 +17,44 @@ use colloquy_model::text::Name;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Command, Decision, Entity, Incarnation};
 
-/// The secrets that a first start made; they are shown once, and nowhere again.
+/// The secrets that a first start made; they are shown once, and nowhere again. Of nodes that start
+/// together one may have made the one and another the other.
 #[derive(Debug)]
 pub struct FirstStart {
-    /// A key for test data.
-    pub test_key: String,
-    /// A key for live data.
-    pub production_key: String,
-    /// A key that reads live data.
-    pub read_key: String,
-    /// The operators' token, where none was set.
+    /// The keys of the first account, where it was made here.
+    pub keys: Option<FirstKeys>,
+    /// The operators' token, where it was made here.
     pub operator_token: Option<String>,
 }
 
-/// Makes the first account and its keys.
+/// The secrets of the first account's keys.
+#[derive(Debug)]
+pub struct FirstKeys {
+    /// A key for test data.
+    pub test: String,
+    /// A key for live data.
+    pub production: String,
+    /// A key that reads live data.
+    pub read: String,
+}
+
+/// That the first account could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the first account could not be made; is the disk full, or the database away?")]
+pub struct NoFirstAccount;
+
+/// Makes the first account, under this number, and its keys.
 ///
 /// # Errors
 /// The store did not take them.
-pub(crate) fn first_start(
+pub(crate) fn first_account(
     store: &dyn CommitLog,
     views: &Views,
-    operator_token: Option<String>,
-) -> Result<FirstStart, OpenError> {
+    number: AccountNumber,
+) -> Result<FirstKeys, NoFirstAccount> {
     let now = Timestamp::now();
     let account = AccountId::new(now);
-    let name = Name::new("Default account").map_err(|_| OpenError::FirstStart)?;
+    let name = Name::new("Default account").map_err(|_| NoFirstAccount)?;
     let new = CreateAccount {
         name,
         plan: None,
@@ -51,12 +63,11 @@ pub(crate) fn first_start(
         allowed_ips: Vec::new(),
         auto_close_after_minutes: None,
     };
-    let number = AccountNumber(1);
     let creation = Creation { store, views };
     let request = OpenAccount { new, number };
     creation.of::<Account, _>(account, Tenant::OPERATORS, request)?;
     let key = |kind: KeyType, name: &str| {
-        let name = Some(Name::new(name).map_err(|_| OpenError::FirstStart)?);
+        let name = Some(Name::new(name).map_err(|_| NoFirstAccount)?);
         let new = CreateKey {
             kind,
             name,
@@ -69,18 +80,17 @@ pub(crate) fn first_start(
         let (id, tenant) = (KeyId::new(now), Tenant::account(number.0));
         let answer = creation.of::<Key, _>(id, tenant, request)?;
         let shown: serde_json::Value =
-            serde_json::from_slice(&answer.body).map_err(|_| OpenError::FirstStart)?;
+            serde_json::from_slice(&answer.body).map_err(|_| NoFirstAccount)?;
         shown
             .get("key")
             .and_then(|key| key.as_str())
             .map(str::to_owned)
-            .ok_or(OpenError::FirstStart)
+            .ok_or(NoFirstAccount)
     };
-    Ok(FirstStart {
-        test_key: key(KeyType::Test, "First test key")?,
-        production_key: key(KeyType::Prod, "First production key")?,
-        read_key: key(KeyType::Read, "First read-only key")?,
-        operator_token,
+    Ok(FirstKeys {
+        test: key(KeyType::Test, "First test key")?,
+        production: key(KeyType::Prod, "First production key")?,
+        read: key(KeyType::Read, "First read-only key")?,
     })
 }
 
@@ -98,7 +108,7 @@ impl Creation<'_> {
         id: Id<R::Named>,
         tenant: Tenant,
         request: Q,
-    ) -> Result<Q::Reply, OpenError> {
+    ) -> Result<Q::Reply, NoFirstAccount> {
         let caller = Caller {
             tenant,
             actor: Actor::server("first start"),
@@ -111,7 +121,7 @@ impl Creation<'_> {
         let Decision::Change { commit, reply, .. } =
             command.decide(&Record::<R>::vacant(id), None, Timestamp::now())
         else {
-            return Err(OpenError::FirstStart);
+            return Err(NoFirstAccount);
         };
         let (settled, outcome) = sync_channel(1);
         let settle = Box::new(move |outcome: Result<(), _>| {
@@ -122,7 +132,7 @@ impl Creation<'_> {
         if outcome.recv().unwrap_or(false) {
             Ok(reply)
         } else {
-            Err(OpenError::FirstStart)
+            Err(NoFirstAccount)
         }
     }
 }

@@ -158,6 +158,19 @@ impl Names {
         );
     }
 
+    /// The customers whose names are held on to for lists, and the revisions that gave them, but for
+    /// those that every header is known to hold.
+    pub fn held(&self) -> Vec<(EntityNumber, Sequence)> {
+        let tables = self.tables.lock();
+        let names = tables.renamed.iter();
+        let held = names.map(|(customer, held)| (*customer, held.revision));
+        let is_copied = |name: &(EntityNumber, Sequence)| {
+            let mut copied = tables.copied.iter();
+            copied.any(|(_, customer, revision)| (*customer, *revision) == *name)
+        };
+        held.filter(|name| !is_copied(name)).collect()
+    }
+
     /// Every header holds the name of this revision.
     pub fn copied(&self, customer: EntityNumber, revision: Sequence) {
         let mut tables = self.tables.lock();

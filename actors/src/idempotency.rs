@@ -148,6 +148,17 @@ impl Keys {
 }
 
 impl ReservedKeys for Keys {
+    fn reserve(self: Arc<Self>, key: KeyHash, request: Fingerprint) -> Option<Reservation> {
+        let short = short_key(&key);
+        let mut shard = self.shard(short).lock();
+        if shard.get(&short) == Some(&RUNNING) {
+            return None;
+        }
+        self.insert(&mut shard, short, RUNNING);
+        let keys: Arc<dyn ReservedKeys> = Arc::clone(&self) as _;
+        Some(Reservation::new(keys, key, request))
+    }
+
     fn answered(&self, key: KeyHash, position: Position) {
         let key = short_key(&key);
         self.insert(&mut self.shard(key).lock(), key, position);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::customer_names::Names;
-use crate::store::{Store, Stored};
+use crate::store::{EntityRead, Store, Stored};
 use colloquy_model::commit::{Commit, ConstraintViolation};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
+use colloquy_model::sequence::Sequence;
 use colloquy_runtime::{BoxFuture, Entity, Incarnation, Journal, LoadError, Settle};
 
 /// An entity that the store keeps.
@@ -73,6 +74,25 @@ impl<E: Kept> Journal<E> for StoreJournal {
         settle: Settle<ConstraintViolation>,
     ) {
         self.store.submit(incarnation, commit, settle);
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    fn confirm(
+        &self,
+        id: E::Id,
+        incarnation: Incarnation,
+        revision: Sequence,
+        settle: Settle<ConstraintViolation>,
+    ) {
+        let read = EntityRead {
+            subject: E::subject(id),
+            incarnation,
+            sequence: revision,
+        };
+        self.store.confirm(read, settle);
     }
 
     fn barrier(&self, id: E::Id, incarnation: Incarnation, settle: Settle<ConstraintViolation>) {

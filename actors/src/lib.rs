@@ -13,12 +13,14 @@
 //! - [`colloquy_runtime`]: the only importer of `actix::`; runs entities, knows none of them. The
 //!   threads of the process, fair queues and permits to compute are there, too.
 //! - [`journal`]: how the runtime's entities are found in the store.
+//! - [`dump`]: everything that a store holds, as text, by which it moves to another one.
 //! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
 //!   sink that it tells of commits.
 //! - [`supervision`]: what operators see of actors and how they steer them.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
+//! - `sharing`: what nodes keep in step beside what is committed.
 //! - [`system`]: the wiring, and what the edge holds.
 //!
 //! # What is absent
@@ -48,6 +50,7 @@
 
 mod bootstrap;
 mod chores;
+mod sharing;
 mod timers;
 mod views;
 
@@ -55,6 +58,7 @@ pub mod accounts;
 pub mod conversation;
 pub mod customer_names;
 pub mod document;
+pub mod dump;
 pub mod feed;
 pub mod idempotency;
 pub mod journal;

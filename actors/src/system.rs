@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,30 +12,31 @@ use tokio::time::Instant;
 
 use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User, set_plans};
-pub use crate::bootstrap::FirstStart;
+pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
 use crate::conversation::{Conversation, Conversations};
-use crate::document::share_terms::PasswordTries;
 use crate::document::{Document, Documents, HashPermits, HashSettings, SearchIndexer};
 use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
-use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter};
+use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter, SharedLimits};
 use crate::metrics::{self, MetricsWriter};
 use crate::realtime::{Hub, Tickets};
 use crate::search::SearchError;
+use crate::store::mongodb::{self, MongoSettings, MongoStore};
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
-use crate::store::{Later, Store};
-use crate::supervision::{Lags, StoreView, Supervision};
+use crate::store::{Later, NodeFigures, Nodes, Operator, ReadError, Store};
+use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
 use crate::views::Views;
 use crate::webhook::{
     Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook, Disabling, Webhook,
     WebhookSettings,
 };
-use crate::{bootstrap, chores};
+use crate::{bootstrap, chores, sharing};
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
@@ -44,14 +45,27 @@ use colloquy_runtime::shard::current_arbiter;
 use colloquy_runtime::threads::{self, BackgroundThread};
 use colloquy_runtime::{Directory, Placement, Policy, SupervisedKind, cores};
 
-/// What stands behind the store's path in the search index's.
-pub const SEARCH_ENDING: &str = ".search";
+/// Where data is stored.
+#[derive(Debug, Clone)]
+pub enum StoreLocation {
+    /// In a file of this machine, by the embedded store.
+    Sqlite(PathBuf),
+    /// In MongoDB.
+    MongoDb {
+        /// The connection string.
+        uri: String,
+        /// The name of the database.
+        database: String,
+    },
+}
 
 /// What is set before anything starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The embedded store's file.
-    pub store_path: PathBuf,
+    /// Where data is stored.
+    pub store: StoreLocation,
+    /// The file of the search index, which is made anew where it is lost.
+    pub index_path: PathBuf,
     /// How long events are kept; unset, for ever.
     pub events_kept: Option<Duration>,
     /// The operators' token; unset, one is made at the first start.
@@ -94,9 +108,15 @@ pub struct Settings {
 /// Why nothing could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
-    /// The store can't be opened.
+    /// The embedded store can't be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The store on MongoDB can't be.
+    #[error(transparent)]
+    MongoDb(#[from] mongodb::OpenError),
+    /// The first start could not make its account.
+    #[error(transparent)]
+    FirstStart(#[from] NoFirstAccount),
     /// The search index can't be, nor be made anew.
     #[error(transparent)]
     Search(#[from] SearchError),
@@ -105,12 +125,40 @@ pub enum NotOpened {
     Thread(#[from] std::io::Error),
 }
 
+/// Opens the store where it is set to be.
+fn open_store(settings: &Settings, views: &Views) -> Result<(Arc<dyn Store>, Operator), NotOpened> {
+    let sink = Arc::new(views.clone());
+    let operator_token = settings.operator_token.as_deref();
+    Ok(match &settings.store {
+        StoreLocation::Sqlite(path) => {
+            let settings = StoreSettings {
+                operator_token,
+                events_kept: settings.events_kept,
+                reads: settings.reads,
+            };
+            let (store, operator) = SqliteStore::open(path, sink, settings)?;
+            (Arc::new(store), operator)
+        }
+        StoreLocation::MongoDb { uri, database } => {
+            let settings = MongoSettings {
+                uri,
+                database,
+                operator_token,
+                events_kept: settings.events_kept,
+                reads: settings.reads,
+            };
+            let (store, operator) = MongoStore::open(settings, sink)?;
+            (Arc::new(store), operator)
+        }
+    })
+}
+
 /// A system that has been opened.
 pub struct Opened {
     /// The system, open and recovered.
     pub system: Arc<System>,
     /// What a first start made, to be shown once.
-    pub first_start: Option<FirstStart>,
+    pub first_start: FirstStart,
 }
 
 /// Everything that remembers.
@@ -140,22 +188,25 @@ pub struct System {
     /// How many requests a key may still make.
     pub limiter: RateLimiter,
     /// How often an address may still fail to authenticate.
-    pub addresses: AddressLimiter,
+    pub addresses: Arc<AddressLimiter>,
     /// Limits of what comes through share links.
-    pub links: LinkLimiter,
+    pub links: Arc<LinkLimiter>,
     /// Open connections, and what passes between them.
     pub connections: Arc<Hub>,
     /// Tickets that open a connection without a key.
     pub tickets: Tickets,
     /// Every kind of actor, and how each is supervised.
     pub supervision: Supervision,
+    /// The processes that serve the store, and this one among them.
+    pub nodes: Arc<dyn Nodes>,
     drills: bool,
     /// The search index and its log.
     index_files: [PathBuf; 2],
     store: Arc<dyn Store>,
     placement: Placement,
     operator: SecretHash,
-    next_account: AtomicU32,
+    /// The largest number that an account had when this was opened.
+    accounts_at_start: u32,
     draining: AtomicBool,
     alarm: Arc<Alarm>,
     background: Mutex<Vec<BackgroundThread>>,
@@ -172,21 +223,17 @@ impl System {
         settings.computing.set();
         let views = Views::default();
         views.feed.set_share(settings.queue_bytes_per_account);
-        let (store, operator) = SqliteStore::open(
-            &settings.store_path,
-            Arc::new(views.clone()),
-            StoreSettings {
-                operator_token: settings.operator_token.as_deref(),
-                events_kept: settings.events_kept,
-                reads: settings.reads,
-            },
-        )?;
-        let store: Arc<dyn Store> = Arc::new(store);
-        let fresh = views.identity.account_numbers() == 0;
-        let first_start = if fresh {
-            Some(bootstrap::first_start(&*store, &views, operator.fresh)?)
-        } else {
-            None
+        let (store, operator) = open_store(&settings, &views)?;
+        let first_account = match views.identity.account_numbers() {
+            0 => store.nodes().first_account().map_err(|_| NoFirstAccount)?,
+            _ => None,
+        };
+        let keys = first_account
+            .map(|number| bootstrap::first_account(&*store, &views, number))
+            .transpose()?;
+        let first_start = FirstStart {
+            keys,
+            operator_token: operator.fresh,
         };
         let builder = Builder {
             settings: &settings,
@@ -216,12 +263,45 @@ impl System {
 
     /// Whether it can serve: a thread to live on, a store that commits, no drain.
     pub fn ready(&self) -> bool {
-        !self.placement.is_empty() && self.store.healthy() && !self.draining.load(Ordering::Relaxed)
+        !self.placement.is_empty()
+            && self.has_store()
+            && !self.nodes.is_draining()
+            && !self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store answers, and what others commit to it is known here.
+    pub fn has_store(&self) -> bool {
+        self.store.healthy() && self.nodes.is_current()
+    }
+
+    /// Whether others commit to the same store.
+    pub fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    /// Tells the other nodes the address at which this one is reached, and from now on how many
+    /// actors it has.
+    pub fn announce(&self, address: String) {
+        let kinds = self.supervision.kinds().to_vec();
+        self.nodes.describe(Arc::new(move || NodeFigures {
+            address: address.clone(),
+            live: kinds
+                .iter()
+                .map(|kind| kind.overview())
+                .map(|overview| {
+                    let live = u64::try_from(overview.live).unwrap_or(u64::MAX);
+                    (overview.kind.to_owned(), live)
+                })
+                .collect(),
+        }));
     }
 
     /// The number of an account that is to be made.
-    pub fn next_account_number(&self) -> AccountNumber {
-        AccountNumber(self.next_account.fetch_add(1, Ordering::Relaxed))
+    ///
+    /// # Errors
+    /// The store, which counts them, does not answer.
+    pub async fn next_account_number(&self) -> Result<AccountNumber, ReadError> {
+        self.nodes.next_account(self.accounts_at_start).await
     }
 
     /// The hash of the operators' token.
@@ -340,12 +420,14 @@ impl Builder<'_> {
             placement,
         } = *self;
         let conversations = Arc::new(self.conversations());
-        let documents = Arc::new(self.documents()?);
-        let background = self.background(&conversations, &documents)?;
+        let nodes = store.nodes();
+        let documents = Arc::new(self.documents(&*nodes)?);
+        let mut background = self.background(&conversations, &documents)?;
+        let (limits, telling) = self.limits(&*nodes)?;
+        background.extend(telling);
         let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
         let (users, customers) = (self.records::<User>(), self.records::<Customer>());
-        let limiter = RateLimiter::new(Vec::new());
         let deliveries = self.deliveries(courier, &webhooks)?;
         let actors: Vec<Arc<dyn SupervisedKind>> = vec![
             conversations.directory.clone(),
@@ -355,11 +437,13 @@ impl Builder<'_> {
             users.directory.clone(),
             customers.directory.clone(),
             webhooks.directory.clone(),
-            limiter.supervised(),
+            limits.keys.supervised(),
             deliveries.supervised(),
         ];
+        let (supervision, answering) = self.supervision(actors, &*nodes)?;
+        background.extend(answering);
         Ok(System {
-            supervision: self.supervision(actors),
+            supervision,
             drills: settings.drills,
             index_files: ["", "-wal"].map(|ending| self.index_file(ending)),
             documents,
@@ -371,17 +455,15 @@ impl Builder<'_> {
             customers,
             events: self.events(),
             idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
-            limiter,
-            addresses: AddressLimiter::new(settings.auth_failures_per_minute),
-            links: LinkLimiter::new(
-                settings.link_requests_per_address,
-                settings.link_requests_per_link,
-            ),
-            connections: Hub::start(settings.presences_per_account),
-            tickets: Tickets::new(settings.tickets_per_account),
-            next_account: AtomicU32::new(views.identity.account_numbers() + 1),
+            limiter: limits.keys,
+            addresses: limits.addresses,
+            links: limits.links,
+            connections: self.connections(&*nodes),
+            tickets: Tickets::new(settings.tickets_per_account, nodes.tickets()),
+            accounts_at_start: views.identity.account_numbers(),
             identity: Arc::clone(&views.identity),
             conversations,
+            nodes,
             store: Arc::clone(store),
             placement: placement.clone(),
             operator,
@@ -402,9 +484,59 @@ impl Builder<'_> {
         Directory::new(Arc::new(journal), self.placement.clone(), policy)
     }
 
-    fn supervision(&self, kinds: Vec<Arc<dyn SupervisedKind>>) -> Supervision {
+    /// Open connections; where other nodes may be, these are told of their signals.
+    fn connections(&self, nodes: &dyn Nodes) -> Arc<Hub> {
+        let presences_max = self.settings.presences_per_account;
+        let Some(broadcast) = nodes.broadcast() else {
+            return Hub::start(presences_max, None);
+        };
+        let tell = sharing::tell_signals(Arc::clone(&broadcast));
+        let hub = Hub::start(presences_max, Some(tell));
+        sharing::hear_signals(&broadcast, &hub);
+        hub
+    }
+
+    /// The limits; where other nodes may be, with the thread that tells these what was spent.
+    fn limits(
+        &self,
+        nodes: &dyn Nodes,
+    ) -> std::io::Result<(SharedLimits, Option<BackgroundThread>)> {
+        let Settings {
+            auth_failures_per_minute: failures,
+            link_requests_per_address: per_address,
+            link_requests_per_link: per_link,
+            ..
+        } = *self.settings;
+        let Some(broadcast) = nodes.broadcast() else {
+            let limits = SharedLimits {
+                keys: RateLimiter::new(Vec::new()),
+                addresses: Arc::new(AddressLimiter::new(failures)),
+                links: Arc::new(LinkLimiter::new(per_address, per_link)),
+            };
+            return Ok((limits, None));
+        };
+        let limits = SharedLimits {
+            keys: RateLimiter::shared(Vec::new()),
+            addresses: Arc::new(AddressLimiter::shared(failures)),
+            links: Arc::new(LinkLimiter::shared(per_address, per_link)),
+        };
+        let telling = sharing::share_limits(&broadcast, limits.clone())?;
+        Ok((limits, Some(telling)))
+    }
+
+    /// How actors are supervised; where other nodes may be, with the thread that answers them.
+    fn supervision(
+        &self,
+        kinds: Vec<Arc<dyn SupervisedKind>>,
+        nodes: &dyn Nodes,
+    ) -> std::io::Result<(Supervision, Option<BackgroundThread>)> {
         let kept = Arc::clone(&self.views.supervision);
-        Supervision::new(kinds, kept, Arc::clone(self.store))
+        let supervision = Supervision::new(kinds.clone(), kept, Arc::clone(self.store));
+        let Some(broadcast) = nodes.broadcast() else {
+            return Ok((supervision, None));
+        };
+        let (peers, answering) = Peers::start(broadcast, kinds)?;
+        Ok((supervision.with_peers(peers), Some(answering)))
     }
 
     /// What is done without a request.
@@ -439,8 +571,7 @@ impl Builder<'_> {
 
     /// The search index, or the file beside it with this ending.
     fn index_file(&self, ending: &str) -> PathBuf {
-        let mut path = self.settings.store_path.clone().into_os_string();
-        path.push(SEARCH_ENDING);
+        let mut path = self.settings.index_path.clone().into_os_string();
         path.push(ending);
         path.into()
     }
@@ -454,7 +585,9 @@ impl Builder<'_> {
         }
     }
 
-    fn documents(&self) -> Result<Documents, SearchError> {
+    fn documents(&self, nodes: &dyn Nodes) -> Result<Documents, SearchError> {
+        let broadcast = nodes.broadcast();
+        let tries = broadcast.as_ref().map(sharing::share_tries);
         Ok(Documents {
             directory: self.directory::<Document>(),
             store: Arc::clone(self.store),
@@ -465,7 +598,7 @@ impl Builder<'_> {
                 Arc::clone(&self.views.feed),
                 self.settings.reads,
             )?,
-            tries: Arc::new(PasswordTries::default()),
+            tries: tries.unwrap_or_default(),
             hashes: HashPermits::new(self.settings.hashing),
         })
     }
@@ -499,6 +632,7 @@ impl Builder<'_> {
             identity: Arc::clone(&self.views.identity),
             courier,
             disabler: Arc::new(disable),
+            keys: Arc::clone(&self.views.keys) as Arc<dyn ReservedKeys>,
         };
         Deliveries::start(dependencies, self.settings.webhooks.clone())
     }

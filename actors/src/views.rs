@@ -18,13 +18,15 @@ use crate::document::redacted;
 use crate::feed::{Batch, Feed};
 use crate::idempotency::Keys;
 use crate::store::{
-    CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, KeyUse, StoredRecord,
+    CommitSink, Committed, CommittedBatch, FirstRow, Followed, FollowedChange, HeldName, KeyCache,
+    KeyUse, StoredRecord,
 };
 use crate::supervision::SettingsView;
+use crate::webhook::restore_endpoint;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header};
 use colloquy_model::damage::Unreadable;
-use colloquy_model::entity::Kind;
+use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::id::{Id, WebhookId};
@@ -124,6 +126,20 @@ impl CommitSink for Views {
         published.reached(batch.position);
     }
 
+    fn followed(&self, batch: Vec<Followed>, position: Position) {
+        let mut published = self.feed.batch();
+        for followed in batch {
+            self.take_in_followed(followed, &mut published);
+        }
+        published.reached(position);
+    }
+
+    fn names_held(&self) -> Vec<HeldName> {
+        let held = self.names.held().into_iter();
+        held.map(|(customer, revision)| HeldName { customer, revision })
+            .collect()
+    }
+
     fn name_copied(&self, customer: EntityNumber, revision: Sequence) {
         self.names.copied(customer, revision);
     }
@@ -142,6 +158,80 @@ impl CommitSink for Views {
 }
 
 impl Views {
+    /// Takes in what a commit of another process did.
+    fn take_in_followed(&self, followed: Followed, published: &mut Batch<'_>) {
+        let Followed {
+            subject,
+            tenant,
+            sequence,
+            first,
+            events,
+            change,
+            renamed,
+            redacts,
+            leaves_chore,
+        } = followed;
+        if redacts || matches!(change, FollowedChange::DocumentGone) {
+            published.redacted(subject.number);
+        }
+        match change {
+            FollowedChange::Record(record) if subject.kind == Kind::Webhook => {
+                let id = WebhookId::from_parts(subject.number, subject.tail);
+                // One that can't be read gets nothing, as at a start.
+                if let Ok(endpoint) = restore_endpoint(record.body.as_bytes(), id, tenant)
+                    .map_err(|error| Unreadable::found(subject, error))
+                {
+                    published.endpoint(first.position, Arc::new(endpoint));
+                }
+            }
+            FollowedChange::Record(record) => {
+                // What is known of it stays where it can't be read.
+                if let Err(error) = self.recovered_record(&record, Timestamp::EPOCH) {
+                    Unreadable::found(subject, error);
+                }
+                self.timers.ring_now();
+            }
+            FollowedChange::RecordGone => self.record_gone(subject, tenant, first, published),
+            FollowedChange::Snoozed(until) => self.timers.ring_by(until),
+            FollowedChange::None | FollowedChange::DocumentGone => {}
+        }
+        if let Some(name) = renamed {
+            self.names.rename(subject.number, &name, sequence);
+        }
+        if leaves_chore {
+            self.chores.notify_one();
+        }
+        if !events.is_empty() && published.wants(tenant, subject) {
+            events.into_iter().for_each(|event| published.event(event));
+        }
+    }
+
+    fn record_gone(
+        &self,
+        subject: Subject,
+        tenant: Tenant,
+        first: FirstRow,
+        published: &mut Batch<'_>,
+    ) {
+        let Subject { kind, number, tail } = subject;
+        match kind {
+            Kind::User => self
+                .identity
+                .drop_user(tenant, Id::from_parts(number, tail)),
+            Kind::Webhook => {
+                let id = WebhookId::from_parts(number, tail);
+                published.endpoint_gone(first.position, id);
+            }
+            // These are never deleted, or nothing of them is held in memory.
+            Kind::Account
+            | Kind::Key
+            | Kind::Customer
+            | Kind::Conversation
+            | Kind::Document
+            | Kind::Supervision => {}
+        }
+    }
+
     /// Takes in what a commit of this entity's sequence did.
     fn take_in(&self, effect: Effect, sequence: Sequence) {
         match effect {
@@ -178,7 +268,7 @@ impl Views {
 
 /// Hands what happened to the feed, where anybody wants it.
 fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
-    if matches!(commit.header, Header::DocumentGone) || commit.redacts.is_some() {
+    if matches!(commit.header, Header::DocumentGone { .. }) || commit.redacts.is_some() {
         published.redacted(commit.subject.number);
     }
     publish_endpoints(commit, first, published);

@@ -8,7 +8,7 @@ use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
-use super::sections::{Config, Server, Webhooks};
+use super::sections::{Config, Server, StoreKind, Webhooks};
 
 /// The longest wait that a setting may name.
 const YEAR_SECONDS: f64 = 31_536_000.0;
@@ -206,8 +206,19 @@ impl Config {
     }
 
     fn check_texts(&self) -> Result<(), Wrong> {
-        if self.store.kind != "sqlite" {
-            wrong("store.kind", "must be \"sqlite\"")?;
+        if self.store.kind == StoreKind::MongoDb {
+            let is_uri = ["mongodb://", "mongodb+srv://"]
+                .iter()
+                .any(|scheme| self.store.uri.starts_with(scheme));
+            if !is_uri {
+                wrong(
+                    "store.uri",
+                    "must begin with mongodb:// or mongodb+srv:// where store.kind is \"mongodb\"",
+                )?;
+            }
+            if self.store.database.is_empty() {
+                wrong("store.database", "must name a database")?;
+            }
         }
         if self.store.path.as_os_str().is_empty() {
             wrong(

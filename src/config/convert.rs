@@ -1,11 +1,12 @@
 //! From settings as they are written to what the rooms take.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::document::HashSettings;
-use colloquy_actors::system::Settings;
+use colloquy_actors::system::{Settings, StoreLocation};
 use colloquy_actors::webhook::WebhookSettings;
 use colloquy_actors::webhook::target::PrivateTargets;
 use colloquy_runtime::Policy;
@@ -16,7 +17,31 @@ use toml::Value;
 
 use super::checks::network;
 use super::overlay::KINDS;
-use super::sections::{Config, Events, PlanSection, Server, Supervision, Webhooks};
+use super::sections::{
+    Config, Events, PlanSection, Server, Store, StoreKind, Supervision, Webhooks,
+};
+
+/// What stands behind the store's path in the search index's.
+pub(crate) const INDEX_ENDING: &str = ".search";
+
+impl Store {
+    fn location(&self) -> StoreLocation {
+        match self.kind {
+            StoreKind::Sqlite => StoreLocation::Sqlite(self.path.clone()),
+            StoreKind::MongoDb => StoreLocation::MongoDb {
+                uri: self.uri.clone(),
+                database: self.database.clone(),
+            },
+        }
+    }
+
+    /// The file of the search index, which every process has for itself.
+    fn index_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(INDEX_ENDING);
+        path.into()
+    }
+}
 
 impl Supervision {
     /// Every number with its full name, those of single kinds too.
@@ -154,7 +179,8 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let token = &self.admin.token;
         Settings {
-            store_path: self.store.path.clone(),
+            store: self.store.location(),
+            index_path: self.store.index_path(),
             events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
             basic: PlanRates::from(&self.plans.basic),

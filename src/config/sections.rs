@@ -66,8 +66,30 @@ pub struct Server {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config.toml explains each key")]
 pub struct Store {
-    pub kind: String,
+    pub kind: StoreKind,
     pub path: PathBuf,
+    pub uri: String,
+    pub database: String,
+}
+
+/// Which store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "config.toml explains each kind")]
+pub enum StoreKind {
+    Sqlite,
+    MongoDb,
+}
+
+impl StoreKind {
+    /// How settings and dumps name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreKind::Sqlite => "sqlite",
+            StoreKind::MongoDb => "mongodb",
+        }
+    }
 }
 
 /// `[events]`

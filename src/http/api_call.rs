@@ -59,6 +59,24 @@ pub(crate) struct ApiCall {
 }
 
 impl ApiCall {
+    /// The same once more, for a request that is decided anew.
+    pub(crate) fn again(&self) -> Self {
+        ApiCall {
+            app: Arc::clone(&self.app),
+            request: self.request.clone(),
+            parameters: self.parameters.clone(),
+            credential: self.credential.clone(),
+            owner: self.owner,
+            caller: self.caller.clone(),
+            if_match: self.if_match.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            fingerprint: self.fingerprint,
+            reservation: None,
+            whole: self.whole,
+            now: self.now,
+        }
+    }
+
     /// The identifier at this place of the path, counted from 0. One that is malformed is of
     /// nothing that exists.
     pub(crate) fn id<K: Prefix>(&self, index: usize) -> Result<Id<K>, Problem> {

@@ -10,7 +10,6 @@ use colloquy_model::caller::Caller;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::UserId;
 use colloquy_model::key::{KeyType, Permission, secret_hash};
-use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use ipnet::IpNet;
 
@@ -18,7 +17,7 @@ use super::admission::Arrival;
 use super::api_call::Credential;
 use super::app_state::AppState;
 use super::operation::{AuthRequirement, Verb};
-use super::problem::{Kind, Problem};
+use super::problem::{Kind, Outcome, Problem};
 
 /// The user for whom a key acts.
 const ACTING_USER: HeaderName = HeaderName::from_static("x-acting-user");
@@ -48,9 +47,8 @@ impl Acting {
     }
 }
 
-/// Finds out who calls. Failures are counted by address; a valid credential is let in whatever the
-/// count.
-pub(super) fn identify(
+/// Finds out who calls. Failures are counted by address; a valid key is let in whatever the count.
+pub(super) async fn identify(
     app: &AppState,
     auth: AuthRequirement,
     request: &HttpRequest,
@@ -66,7 +64,7 @@ pub(super) fn identify(
             .filter(|token| is_operator(app, token))
             .map(|_| Credential::Operator),
         AuthRequirement::KeyOrTicket(_) if !headers.contains_key(AUTHORIZATION) => {
-            ticket(app, request, now)
+            ticket(app, request, arrival).await?
         }
         AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => bearer
             .filter(|token| !token.starts_with(OPERATOR_PREFIX))
@@ -76,12 +74,7 @@ pub(super) fn identify(
     if let Some(credential) = found {
         return Ok(credential);
     }
-    if let Some(seconds) = app.system.addresses.blocked(address, now) {
-        return Err(Problem::rate_limited(
-            "too many failed authentications from this address",
-            seconds,
-        ));
-    }
+    check_failures(app, arrival)?;
     app.system.addresses.take(address, now);
     Err(Problem::new(
         Kind::Unauthorized,
@@ -89,15 +82,48 @@ pub(super) fn identify(
     ))
 }
 
-/// Whose ticket stands in the query.
-fn ticket(app: &AppState, request: &HttpRequest, now: Timestamp) -> Option<Credential> {
-    let text = request
-        .query_string()
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("ticket="))?;
-    let ticket = app.system.tickets.look(text, now)?;
-    let principal = app.system.identity.bearer(&ticket.secret, now)?;
-    Some(Credential::Ticket(principal, ticket.user))
+/// Refuses what memory alone has let in, where that may be old: this node has lost the others. Asked
+/// behind what was looked up: so long that holds.
+pub(super) fn check_is_current(app: &AppState) -> Result<(), Problem> {
+    if app.system.nodes.is_current() {
+        return Ok(());
+    }
+    let reason = "this node has lost the others: it finds them again, or another one answers";
+    Err(Problem::unavailable(reason, Outcome::None, 1))
+}
+
+/// Refuses an address from which too many authentications have failed.
+fn check_failures(app: &AppState, arrival: Arrival) -> Result<(), Problem> {
+    match app.system.addresses.blocked(arrival.address, arrival.at) {
+        Some(seconds) => Err(Problem::rate_limited(
+            "too many failed authentications from this address",
+            seconds,
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whose ticket stands in the query. Where the store has to be asked, an address that guesses asks
+/// it only so often.
+async fn ticket(
+    app: &AppState,
+    request: &HttpRequest,
+    arrival: Arrival,
+) -> Result<Option<Credential>, Problem> {
+    let now = arrival.at;
+    let mut pairs = request.query_string().split('&');
+    let Some(text) = pairs.find_map(|pair| pair.strip_prefix("ticket=")) else {
+        return Ok(None);
+    };
+    let tickets = &app.system.tickets;
+    if tickets.are_shared() {
+        check_failures(app, arrival)?;
+    }
+    let Some(ticket) = tickets.look(text, now).await? else {
+        return Ok(None);
+    };
+    let principal = app.system.identity.bearer(&ticket.secret, now);
+    Ok(principal.map(|principal| Credential::Ticket(principal, ticket.user)))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

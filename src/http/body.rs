@@ -236,6 +236,17 @@ pub(crate) struct RawBody {
     permit: Option<BytesPermit>,
 }
 
+impl RawBody {
+    /// The same once more, for a request that is decided anew; its bytes are shared.
+    pub(crate) fn again(&self) -> Self {
+        RawBody {
+            bytes: self.bytes.clone(),
+            large: self.large,
+            permit: None,
+        }
+    }
+}
+
 /// A body's value, with what is held for it.
 pub(crate) struct ParsedBody<B> {
     pub(crate) body: B,

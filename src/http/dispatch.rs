@@ -32,7 +32,7 @@ use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
-use super::{admission, conditions, response};
+use super::{admission, conditions, overtaken, response};
 use crate::log::words;
 
 /// What is known of one request so far; its response is made from it, however it ends.
@@ -199,8 +199,12 @@ impl RequestContext {
             address: admission::client_address(&self.app.proxies, &self.request),
             at: Timestamp::now(),
         };
-        let credential =
-            authentication::identify(&self.app, operation.auth, &self.request, arrival)?;
+        let identified =
+            authentication::identify(&self.app, operation.auth, &self.request, arrival).await;
+        if operation.auth != AuthRequirement::Public {
+            authentication::check_is_current(&self.app)?;
+        }
+        let credential = identified?;
         self.owner = owner(operation.auth, &credential, arrival.address);
         let target = Target {
             operation,
@@ -270,7 +274,7 @@ impl RequestContext {
                 Some(owner) => Some(app.large_answers.enter(owner).await?),
                 None => None,
             };
-            let output = (operation.run)(call, raw_body).await?;
+            let output = run(operation, call, raw_body).await?;
             Ok::<_, Problem>((output, large_answer))
         };
         let (output, large_answer) = match &self.connection {
@@ -400,6 +404,28 @@ fn owner(auth: AuthRequirement, credential: &Credential, address: IpAddr) -> Opt
         (_, Credential::Operator) => Some(BudgetOwner::Operator),
         (_, Credential::None) => Some(BudgetOwner::at(address)),
     }
+}
+
+/// Lets the handler work; where nothing was done because another node had committed before, it is
+/// decided anew. Where no other node can be, nothing is copied for that.
+async fn run(
+    operation: &Operation,
+    mut call: ApiCall,
+    mut raw_body: RawBody,
+) -> Result<Output, Problem> {
+    for _ in 0..overtaken::ATTEMPTS_MAX {
+        if !call.app.system.is_shared() {
+            break;
+        }
+        let (next_call, next_body) = (call.again(), raw_body.again());
+        match (operation.run)(call, raw_body).await {
+            Err(problem) if problem.is_overtaken() => {}
+            done => return done,
+        }
+        overtaken::pause().await;
+        (call, raw_body) = (next_call, next_body);
+    }
+    (operation.run)(call, raw_body).await
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ pub(super) async fn look(
     match app.system.idempotency.look(tenant, key, request).await? {
         Known::Fresh(reservation) => Ok(Ok(reservation)),
         Known::Replay(answer) => Ok(Err(answer)),
-        Known::Running => Err(running()),
+        Known::Running => Err(Problem::key_in_use()),
         Known::Reused => Err(reused()),
     }
 }
@@ -133,11 +133,11 @@ pub(super) async fn reserve_parts(
             Known::Reused => return Err(reused()),
         }
     }
-    if waits { Err(running()) } else { Ok(places) }
-}
-
-fn running() -> Problem {
-    Problem::new(Kind::IdempotencyInProgress, "the first request still runs")
+    if waits {
+        Err(Problem::key_in_use())
+    } else {
+        Ok(places)
+    }
 }
 
 fn reused() -> Problem {

@@ -48,6 +48,7 @@ mod openapi_responses;
 mod openapi_schemas;
 mod operation;
 mod output;
+mod overtaken;
 mod pipelining;
 mod problem;
 mod query;

@@ -31,7 +31,8 @@ pub(super) fn headers() -> Value {
         "X-Request-Id": of("string", "The request's name: yours, or one that we made."),
         "X-API-Version": of("string", "The interface's version."),
         "X-RateLimit-Limit": of("integer", "Requests a minute."),
-        "X-RateLimit-Remaining": of("integer", "What is left of them in the last 60 seconds."),
+        "X-RateLimit-Remaining": of("integer", "What is left of them in the last 60 seconds. What passed at another node of the same database counts a good second \
+             later; until then n nodes together may let up to n times the burst pass."),
         "X-RateLimit-Reset": of("integer", "When they would be whole again, in Unix seconds."),
         "RateLimit-Policy": of("string", "The limits by name."),
         "RateLimit": of("string", "What is left of each limit, by name."),

@@ -11,7 +11,7 @@ use colloquy_actors::conversation::messages::ConversationError;
 use colloquy_actors::document::LinkError;
 use colloquy_actors::document::messages::DocumentError;
 use colloquy_actors::document::views::MergeConflict;
-use colloquy_actors::store::ListFailure;
+use colloquy_actors::store::{ListFailure, ReadError};
 use colloquy_actors::supervision::messages::SupervisionError;
 use colloquy_actors::webhook::DeliveryError;
 use colloquy_actors::webhook::target::TargetError;
@@ -205,6 +205,8 @@ pub(crate) struct Problem {
 pub(crate) enum More {
     /// What a merge left undecided.
     Conflict(Box<MergeConflict>),
+    /// Nothing was done, because another node had committed before: decided anew, it may be.
+    Overtaken,
     /// The problem as a page, for people who ask for one.
     Page(Bytes),
     /// The body, in the form that the caller prefers, where writing it would have held others up.
@@ -273,6 +275,16 @@ impl Problem {
             retry_after_seconds,
             ..Problem::new(Kind::Unavailable, reason)
         }
+    }
+
+    /// 409: the first request with the same key has no answer yet.
+    pub(crate) fn key_in_use() -> Self {
+        Problem::new(Kind::IdempotencyInProgress, "the first request still runs")
+    }
+
+    /// Whether nothing was done because another node had committed before.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        matches!(self.more.as_deref(), Some(More::Overtaken))
     }
 
     /// 500: a fault of ours, whose detail is in the log alone.
@@ -497,6 +509,11 @@ impl From<DeliveryError> for Problem {
                 ),
             ),
             DeliveryError::Invalid(invalid) => invalid.into(),
+            DeliveryError::Overtaken => Problem {
+                more: Some(Box::new(More::Overtaken)),
+                ..Problem::unavailable(why(Cause::Conflict), Outcome::None, 1)
+            },
+            DeliveryError::KeyInUse => Problem::key_in_use(),
             DeliveryError::Unknown => {
                 Problem::unavailable("no answer in time", Outcome::Unknown, 1)
             }
@@ -560,6 +577,12 @@ impl From<Infallible> for Problem {
     }
 }
 
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        ListFailure::from(error).into()
+    }
+}
+
 impl From<ListFailure> for Problem {
     fn from(failure: ListFailure) -> Self {
         match failure {
@@ -588,9 +611,10 @@ impl<R: Into<Problem>> From<AskError<R>> for Problem {
     fn from(error: AskError<R>) -> Self {
         match error {
             AskError::Refused(refusal) => refusal.into(),
-            AskError::Unavailable { cause, retry_after } => {
-                Problem::unavailable(why(cause), Outcome::None, whole_seconds(retry_after))
-            }
+            AskError::Unavailable { cause, retry_after } => Problem {
+                more: (cause == Cause::Conflict).then(|| Box::new(More::Overtaken)),
+                ..Problem::unavailable(why(cause), Outcome::None, whole_seconds(retry_after))
+            },
             AskError::Unreadable => Problem::unreadable(),
             AskError::Crashed => Problem::crashed(),
             AskError::TimedOut => Problem::unavailable("no answer in time", Outcome::Unknown, 1),

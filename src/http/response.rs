@@ -435,7 +435,9 @@ impl RequestContext {
         ));
         let body = match problem.more.as_deref() {
             Some(More::Written(body)) => body.clone(),
-            Some(More::Conflict(_) | More::Page(_)) | None => problem.body(instance),
+            Some(More::Conflict(_) | More::Page(_) | More::Overtaken) | None => {
+                problem.body(instance)
+            }
         };
         ResponseParts {
             head: response,
@@ -461,7 +463,7 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
         Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {
             Some(More::Written(body) | More::Page(body)) => body.len(),
-            Some(More::Conflict(_)) | None => 0,
+            Some(More::Conflict(_) | More::Overtaken) | None => 0,
         },
     }
 }

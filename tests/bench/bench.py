@@ -10,6 +10,7 @@ import load
 from documents import METADATA, Documents
 from hostile import Hostile
 from load import Ids
+from nodes import Nodes
 from outside import Outside
 from servers import ROOT, Colloquy, bare
 from table import ROUNDS, Scenario, Table
@@ -54,6 +55,7 @@ class Bench:
             parts = [Outside(self.folder, self.quick, self.bare, self.note),
                      Documents(self.folder, self.quick, self.table, self.note),
                      Texts(self.folder, self.quick, self.note),
+                     Nodes(self.folder, self.bare, self.note),
                      Hostile(self.note)]
             for part in parts:
                 part.run(self.wanted)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{INSTANCE, KIND, Operator, at};
+use super::{INSTANCE, KIND, Operator, assert_instance, at};
 use crate::support::shapes::{assert_recent, assert_shape};
 use crate::support::{Server, account, shared, until};
 
@@ -80,7 +80,7 @@ async fn an_actor_in_memory_and_one_that_is_only_stored_are_both_shown() {
     client.message(&first, "hello").await;
     let operator = Operator::of(&server);
     let seen = operator.seen(&first).await;
-    assert_shape(&seen, INSTANCE);
+    assert_instance(&seen);
     assert_eq!(
         (&seen["id"], &seen["state"]),
         (&json!(first), &json!("ready"))
@@ -94,7 +94,7 @@ async fn an_actor_in_memory_and_one_that_is_only_stored_are_both_shown() {
     let operator = Operator::of(&server);
     for id in [&first, &second] {
         let seen = operator.seen(id).await;
-        assert_shape(&seen, INSTANCE);
+        assert_instance(&seen);
         assert_eq!(seen["state"], "passive");
         assert_eq!(
             (&seen["bytes"], &seen["last_used_at"]),
@@ -125,7 +125,7 @@ async fn instances_are_filtered_sorted_and_limited() {
     assert!(all["meta"].is_null(), "{all}");
     assert_eq!(all.column("id")[0], made[3], "the latest first");
     for instance in all.data() {
-        assert_shape(instance, INSTANCE);
+        assert_instance(instance);
     }
     assert_eq!(list("?limit=1000&state=ready").await.data().len(), 25);
     assert_eq!(list("?state=quarantined").await.data().len(), 0);
@@ -220,7 +220,7 @@ async fn the_limiter_counts_each_request_of_a_key() {
     let path = "/admin/v1/actors/limiter/instances";
     let shards = operator.0.get(path).await.expect(200);
     assert_eq!(shards.data().len() as u64, live);
-    assert_shape(&shards.data()[0], INSTANCE);
+    assert_instance(&shards.data()[0]);
     let first = operator
         .0
         .get(&at("limiter", "limiter_0"))

@@ -10,13 +10,28 @@ mod terminal;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Server, Setup};
+use crate::support::shapes::{assert_id, assert_shape};
+use crate::support::{Answer, Client, Server, Setup, mongodb};
 
 /// The shape of a kind's figures.
 const KIND: &str = "kind, live, by_state, mailbox, bytes, handled, refused, working_ms, waiting_ms, activations, \
     passivations, restarts, conflicts, last_failures";
 /// The shape of an actor.
 const INSTANCE: &str = "id, state, mailbox_used, bytes, revision, restarts, last_used_at, quarantined_until, last_failure";
+
+/// Fails unless it is an actor as operators see it: on a store that nodes share with the node that has
+/// it in memory.
+fn assert_instance(seen: &Value) {
+    let mut seen = seen.clone();
+    if mongodb::is_used() {
+        let node = seen.as_object_mut().and_then(|seen| seen.remove("node"));
+        assert_eq!(node.is_none(), seen["state"] == "passive", "{seen}");
+        if let Some(node) = node {
+            assert_id(&node, "node_");
+        }
+    }
+    assert_shape(&seen, INSTANCE);
+}
 
 /// A server on which actors may be crashed, which is what its log then tells of.
 fn drilling() -> Server {

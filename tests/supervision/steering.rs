@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{INSTANCE, Operator, at, drilling};
-use crate::support::shapes::assert_shape;
+use super::{Operator, assert_instance, at, drilling};
 use crate::support::{Server, account, shared, unique, until};
 
 /// The id of a conversation that there is not.
@@ -19,7 +18,7 @@ async fn a_restarted_actor_loads_what_was_acknowledged() {
     client.message(&conversation, "kept").await;
     let operator = Operator::of(&server);
     let restarted = operator.steer(&conversation, "restart").await.expect(200);
-    assert_shape(&restarted.body, INSTANCE);
+    assert_instance(&restarted.body);
     assert_eq!(
         (&restarted["id"], &restarted["restarts"]),
         (&json!(conversation), &json!(1))

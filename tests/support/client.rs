@@ -10,6 +10,7 @@ use reqwest::{Method, redirect};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Expected};
+use super::mongodb::sized;
 
 /// The longest that a test reads one stream.
 const STREAM_MAX: Duration = Duration::from_secs(600);
@@ -49,7 +50,7 @@ impl Client {
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(redirect::Policy::none())
-            .timeout(Duration::from_secs(30))
+            .timeout(Duration::from_secs(sized(30, 120)))
             .tls_backend_preconfigured(no_tls())
             .build()
             .unwrap();

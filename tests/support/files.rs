@@ -18,6 +18,7 @@ pub(crate) fn files_with(folder: &Path, text: impl AsRef<[u8]>) -> Vec<PathBuf> 
     found
 }
 
-fn holds(bytes: &[u8], text: &[u8]) -> bool {
+/// Whether the text stands anywhere in these bytes.
+pub(crate) fn holds(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len()).any(|window| window == text)
 }

@@ -1,4 +1,4 @@
-//! A conversation's events as the store's file has them: what was committed, by whom, in order.
+//! A conversation's events as the store has them: what was committed, by whom, in order.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::server::Server;
-use super::tool;
+use super::{mongodb, tool};
 
 /// One event of a conversation.
 #[derive(Debug, Clone)]
@@ -27,8 +27,23 @@ print(json.dumps([[happened, by, json.loads(payload)] for happened, by, payload 
 
 /// All events of all conversations, oldest first.
 pub(crate) fn events(server: &Server) -> Vec<Logged> {
+    if mongodb::is_used() {
+        let rows = mongodb::log_of(&server.work()).into_iter();
+        let of_conversations = rows.filter(|(kind, ..)| *kind < 6);
+        return of_conversations
+            .map(|(kind, by, data)| logged(kind, by, serde_json::from_str(&data).unwrap()))
+            .collect();
+    }
     let path = server.work().join("data/colloquy.db");
-    read(&path).into_iter().map(logged).collect()
+    let columns = |row: Value| {
+        let kind = row[0].as_i64().and_then(|kind| kind.try_into().ok());
+        logged(
+            kind.unwrap(),
+            row[1].as_str().unwrap().to_owned(),
+            row[2].clone(),
+        )
+    };
+    read(&path).into_iter().map(columns).collect()
 }
 
 /// Those of one conversation.
@@ -53,17 +68,13 @@ fn read(path: &Path) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn logged(row: Value) -> Logged {
-    let event = match row[0].as_i64().unwrap() {
+fn logged(kind: i32, by: String, data: Value) -> Logged {
+    let event = match kind {
         1 => "conversation.created",
         2 => "conversation.updated",
         3 => "conversation.closed",
         4 => "message.created",
         _ => "message.updated",
     };
-    Logged {
-        event,
-        data: row[2].clone(),
-        by: row[1].as_str().unwrap().to_owned(),
-    }
+    Logged { event, data, by }
 }

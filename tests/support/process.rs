@@ -46,3 +46,18 @@ pub(crate) fn signal(name: &str, id: u32) {
     let done = tool::started("kill", done);
     assert!(done.success(), "kill -{name} {id}");
 }
+
+/// Stops a process in the midst of whatever it does; it goes on when this is dropped.
+pub(crate) fn pause(id: u32) -> Pause {
+    signal("STOP", id);
+    Pause(id)
+}
+
+/// A process that is stopped for as long as this lives.
+pub(crate) struct Pause(u32);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        signal("CONT", self.0);
+    }
+}

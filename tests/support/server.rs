@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, ExitStatus, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -11,20 +11,23 @@ use tempfile::TempDir;
 
 use super::account::Account;
 use super::client::Client;
-use super::{process, tool, until_now};
+use super::files::files_with;
+use super::{mongodb, process, tool, until_now};
 
 /// The operator token that the fixture gives every server unless a test wants the made one.
 pub(crate) const OPERATOR: &str = "op_blackbox0123456789abcdefghijABCDEFGHIJ";
-/// The longest that a start may take in a debug build on a busy machine.
-const START_MAX: Duration = Duration::from_secs(30);
-/// Drain is 10 s by default; beyond this it hangs.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// The longest that a start may take in a debug build on a busy machine, and on a busy database.
+const START_MAX: Duration = Duration::from_secs(60);
+/// Drain is 10 s by default, and a lease that is waited for 5 s; beyond this it hangs.
+const STOP_MAX: Duration = Duration::from_secs(40);
 
 /// How a server is to be started.
 #[derive(Clone)]
 pub(crate) struct Setup {
     env: Vec<(String, String)>,
     config: Option<String>,
+    /// Whether the store was somebody's before: then no secrets are printed.
+    known: bool,
 }
 
 impl Default for Setup {
@@ -32,6 +35,7 @@ impl Default for Setup {
         Self {
             env: Vec::new(),
             config: None,
+            known: false,
         }
         .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
         .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
@@ -57,6 +61,27 @@ impl Setup {
         self.env("COLLOQUY__WEBHOOKS__ALLOW_PRIVATE_TARGETS", "true")
             .env("COLLOQUY__WEBHOOKS__RETRY_SCHEDULE_SECONDS", schedule)
             .env("COLLOQUY__WEBHOOKS__TIMEOUT_SECONDS", timeout_seconds)
+    }
+
+    /// Makes it a further node on the database of one whose store is on MongoDB.
+    pub(crate) fn joining(mut self, server: &Server) -> Self {
+        for (name, value) in mongodb::settings_of(&server.work()) {
+            self = self.env(name, &value);
+        }
+        self.known()
+    }
+
+    /// Whether its store is on MongoDB wherever those of the other tests are.
+    fn is_on_mongodb(&self) -> bool {
+        self.env.iter().any(|(name, _)| name == mongodb::URI)
+    }
+
+    /// Says that the store is not made by the first start.
+    pub(crate) fn known(self) -> Self {
+        Self {
+            known: true,
+            ..self
+        }
     }
 
     /// Takes one variable away, so that the default holds.
@@ -185,12 +210,21 @@ impl Server {
         command
             .current_dir(self.folder.work())
             .env("NO_COLOR", "1")
+            .envs(mongodb::store_of(&self.folder.work()))
             .envs(self.setup.env.clone());
         command
             .stdin(std::process::Stdio::null())
             .stdout(out)
             .stderr(log);
-        let first = !self.folder.work().join("data/colloquy.db").exists();
+        let is_there = |file: &str| self.folder.work().join(file).exists();
+        let is_made = if mongodb::is_used() || self.setup.is_on_mongodb() {
+            self.starts == 1
+        } else {
+            !["data/colloquy.db", "data/colloquy.db.search"]
+                .iter()
+                .any(|file| is_there(file))
+        };
+        let first = is_made && !self.setup.known;
         let mut child = process::spawn(command);
         let path = self.folder.out("stdout", self.starts);
         self.printed = until_now("the server prints its address", START_MAX, || {
@@ -283,6 +317,16 @@ impl Server {
         self.folder.work()
     }
 
+    /// Where the store holds this text: its files, and the collections of its database.
+    pub(crate) fn places_with(&self, text: &str) -> Vec<PathBuf> {
+        let mut found = files_with(&self.work(), text);
+        if mongodb::is_used() {
+            let collections = mongodb::collections_with(&self.work(), text);
+            found.extend(collections.into_iter().map(PathBuf::from));
+        }
+        found
+    }
+
     /// Tells that errors in the log are what the test is about.
     pub(crate) fn expect_errors(&mut self) {
         self.allow_errors = true;
@@ -316,18 +360,22 @@ impl Server {
         );
     }
 
-    /// Fails unless `colloquy check` finds nothing in the file of this server, which has ended.
+    /// Fails unless `colloquy check` finds nothing in the store of this server, which has ended.
     pub(crate) fn assert_sound(&self) {
+        let check = self.check();
+        assert!(check.status.success(), "colloquy check: {check:?}");
+        assert_eq!(check.stdout, b"The store is sound.\n", "{check:?}");
+    }
+
+    /// Runs `colloquy check` on the store of this server.
+    pub(crate) fn check(&self) -> Output {
         let check = process::colloquy()
             .arg("check")
             .current_dir(self.work())
+            .envs(mongodb::store_of(&self.work()))
+            .envs(self.setup.env.clone())
             .output();
-        let check = tool::started("setpriv", check);
-        let said = (
-            String::from_utf8_lossy(&check.stdout),
-            String::from_utf8_lossy(&check.stderr),
-        );
-        assert!(check.status.success(), "colloquy check: {said:?}");
+        tool::started("setpriv", check)
     }
 
     /// kill -9, and waits until the process is gone.

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 14] = [
     ("bash", "bash"),
     ("cc", "build-essential"),
     ("chromium", "chromium"),
@@ -13,6 +13,7 @@ const PACKAGES: [(&str, &str); 13] = [
     ("kill", "procps"),
     ("libfaketimeMT.so.1", "faketime"),
     ("mount", "mount"),
+    ("nginx", "nginx-light"),
     ("patch", "patch"),
     ("python3", "python3"),
     ("script", "bsdutils"),

@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("merge", &[]),
     ("runtime", &["model"]),
     ("store", &["model", "runtime"]),
+    ("dump", &["model", "store"]),
     ("feed", &["model", "runtime", "store"]),
     ("idempotency", &["model", "store"]),
     ("customer_names", &["model"]),
@@ -55,7 +56,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "webhook",
         &["accounts", "feed", "model", "runtime", "store"],
     ),
-    ("realtime", &["model", "runtime"]),
+    ("realtime", &["model", "runtime", "store"]),
     ("metrics", &["runtime", "store", "webhook"]),
     (
         "views",
@@ -69,6 +70,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "runtime",
             "store",
             "supervision",
+            "webhook",
         ],
     ),
     (
@@ -79,6 +81,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "timers",
         &["accounts", "conversation", "model", "runtime", "store"],
+    ),
+    (
+        "sharing",
+        &[
+            "document", "limiter", "model", "realtime", "runtime", "store",
+        ],
     ),
     (
         "system",
@@ -97,6 +105,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "realtime",
             "runtime",
             "search",
+            "sharing",
             "store",
             "supervision",
             "timers",

@@ -63,7 +63,10 @@ pub enum Header {
     /// Puts a document's, with what comes with it.
     Document(Box<DocumentHeader>),
     /// Deletes a document for good.
-    DocumentGone,
+    DocumentGone {
+        /// Whether it was in the bin.
+        was_deleted: bool,
+    },
     /// Counts uses of one of a document's share links, and nothing else of it.
     LinkUsed {
         /// The share link that was used.
@@ -92,6 +95,14 @@ pub struct RecordName {
 }
 
 impl NameField {
+    /// Reads back what a store wrote.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        use NameField::{CustomerEmail, CustomerExternalId, UserEmail};
+        let all = [CustomerEmail, CustomerExternalId, UserEmail];
+        all.into_iter().find(|field| *field as i64 == code)
+    }
+
     /// Whether one value may be used once only in a tenant.
     #[must_use]
     pub fn unique(self) -> bool {
@@ -274,7 +285,7 @@ impl Commit {
             | Header::Conversation { .. }
             | Header::Record { .. }
             | Header::RecordGone
-            | Header::DocumentGone
+            | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => 0,
         };
         rows + answer + header

@@ -22,6 +22,25 @@ pub enum Kind {
     Supervision = 8,
 }
 
+impl Kind {
+    /// Reads back what a store wrote.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        use Kind::{Account, Conversation, Customer, Document, Key, Supervision, User, Webhook};
+        let all = [
+            Account,
+            Key,
+            User,
+            Customer,
+            Conversation,
+            Webhook,
+            Document,
+            Supervision,
+        ];
+        all.into_iter().find(|kind| *kind as i64 == code)
+    }
+}
+
 /// An entity, as the store names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject {

@@ -16,13 +16,13 @@ use crate::stream::FeedNumber;
 use crate::time::Timestamp;
 
 /// An event as it was committed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Event {
     /// Where it stands among everything that was ever committed.
     pub position: Position,
     /// The tenant that the data belongs to.
     pub tenant: Tenant,
-    /// Its number in its account and mode: 1, 2, 3 …
+    /// Its number in its account and mode.
     pub number: FeedNumber,
     /// The number of the entity's identifier.
     pub entity: EntityNumber,
@@ -85,6 +85,15 @@ impl Event {
             assignee,
             payload,
             body,
+        }
+    }
+
+    /// The same event under another number.
+    #[must_use]
+    pub fn numbered(&self, number: FeedNumber) -> Self {
+        Event {
+            number,
+            ..self.clone()
         }
     }
 

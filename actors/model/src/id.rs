@@ -58,6 +58,7 @@ kinds! {
     EventKind EventId "evt" "an event",
     DeliveryKind DeliveryId "dlv" "a delivery",
     SupervisionKind SupervisionId "sup" "the settings of supervision",
+    NodeKind NodeId "node" "a node",
 }
 
 /// An identifier of one kind. Ordered by creation.
@@ -174,13 +175,38 @@ pub fn never_below(number: EntityNumber) {
     LAST_NUMBER.fetch_max(number.0, Memory::Relaxed);
 }
 
+/// Among so many processes numbers are shared out, so that they rarely give the same one. The
+/// store's fence refuses the later of two creations under one number.
+const NODE_SLOTS: u32 = 64;
+
+/// Which of [`NODE_SLOTS`] this process has: its numbers are those that leave this remainder.
+/// Where one process hands out all numbers, none is left out.
+static NODE_SLOT: AtomicU64 = AtomicU64::new(ALONE);
+/// In the place of a slot: no other process hands out numbers.
+const ALONE: u64 = u64::MAX;
+
+/// Leaves all numbers but one in 64 to other processes that write to the same store.
+pub fn set_node_slot(slot: i32) {
+    let slot = u64::from(slot.unsigned_abs()) % u64::from(NODE_SLOTS);
+    NODE_SLOT.store(slot, Memory::Relaxed);
+}
+
 fn next_number(now: Timestamp) -> EntityNumber {
     let EntityNumber(floor) = first_number_at(now);
-    let step = |last: u64| Some((last + 1).max(floor));
+    let slot = NODE_SLOT.load(Memory::Relaxed);
+    let next = |last: u64| {
+        let next = (last + 1).max(floor);
+        if slot == ALONE {
+            next
+        } else {
+            let stride = u64::from(NODE_SLOTS);
+            next + (slot + stride - next % stride) % stride
+        }
+    };
     let before = LAST_NUMBER
-        .fetch_update(Memory::Relaxed, Memory::Relaxed, step)
+        .fetch_update(Memory::Relaxed, Memory::Relaxed, |last| Some(next(last)))
         .unwrap_or(0);
-    EntityNumber((before + 1).max(floor))
+    EntityNumber(next(before))
 }
 
 fn random_tail() -> u64 {

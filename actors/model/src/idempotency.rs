@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::caller::Tenant;
@@ -26,7 +27,7 @@ pub fn key_hash(tenant: Tenant, key: &str) -> KeyHash {
 /// What is kept of it goes with what the request brought: whoever has the files could confirm a
 /// guess of a short text that is redacted. What is left then tells requests apart by all but their
 /// bodies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     whole: [u8; 16],
     head: [u8; 8],
@@ -120,6 +121,10 @@ fn beginning<const N: usize>(digest: &impl AsRef<[u8]>) -> [u8; N] {
 
 /// Where reserved keys are kept, and what they turn into.
 pub trait ReservedKeys: Send + Sync {
+    /// Reserves a key for this request, whatever was answered under it before; none while another
+    /// request with it runs.
+    fn reserve(self: Arc<Self>, key: KeyHash, request: Fingerprint) -> Option<Reservation>;
+
     /// Notes that the answer under this key is durable, in the row at this position.
     fn answered(&self, key: KeyHash, position: Position);
 

@@ -41,6 +41,7 @@ pub mod idempotency;
 pub mod json;
 pub mod key;
 pub mod metadata;
+pub mod node;
 pub mod page;
 pub mod position;
 pub mod present;

@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::sequence::Sequence;
 
-/// The number of an event in the feed of its account and mode: 1, 2, 3 … without gaps, in the order
-/// of commits.
+/// The number of an event in the feed of its account and mode, upwards in the order of commits: 1,
+/// 2, 3 … without gaps in the embedded store; on MongoDB its position, so that nothing has to count
+/// between nodes.
 ///
 /// The store's writer hands it out to what is a public event: a row of a conversation or of a
 /// document. Clients see it as a cursor, never as a number.

@@ -308,7 +308,9 @@ impl<E: Entity> EntityActor<E> {
     fn answer<R: Send + 'static>(&mut self, mut responder: Responder<E, R>, answer: Answer<E, R>) {
         self.restore_removable();
         self.end_phase(&mut responder, |metrics| &metrics.handling);
-        if self.handle.is_settled(self.incarnation) {
+        let journal = &self.handle.registry.journal;
+        let is_shared = journal.is_shared();
+        if !is_shared && self.handle.is_settled(self.incarnation) {
             return responder.respond(answer);
         }
         responder.phase = Phase::Barrier;
@@ -317,8 +319,14 @@ impl<E: Entity> EntityActor<E> {
         let settle = Box::new(
             move |outcome: Result<(), CommitFailure<E::Violation>>| match outcome {
                 Ok(()) if !responder.handle().is_some_and(has_failed) => responder.respond(answer),
-                Ok(()) | Err(CommitFailure::Conflict) => {
-                    responder.unavailable(Cause::Conflict, SOON)
+                Ok(()) => responder.unavailable(Cause::Conflict, SOON),
+                Err(CommitFailure::Conflict) => {
+                    if let Some(handle) = responder.handle()
+                        && handle.mark_failed(incarnation)
+                    {
+                        handle.registry.request_reload(handle);
+                    }
+                    responder.unavailable(Cause::Conflict, SOON);
                 }
                 Err(
                     CommitFailure::Violated(_)
@@ -329,10 +337,10 @@ impl<E: Entity> EntityActor<E> {
                 }
             },
         );
-        self.handle
-            .registry
-            .journal
-            .barrier(self.handle.id, self.incarnation, settle);
+        if is_shared && let Some(entity) = &self.entity {
+            return journal.confirm(self.handle.id, incarnation, entity.revision(), settle);
+        }
+        journal.barrier(self.handle.id, incarnation, settle);
     }
 
     /// Submits a commit and goes on; the answer is sent when it is settled.

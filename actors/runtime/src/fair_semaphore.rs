@@ -74,13 +74,27 @@ impl FairSemaphore {
 
     /// A semaphore with `all` permits for `bytes` bytes together.
     pub fn for_bytes(all: usize, bytes: usize) -> Self {
-        let all = all.max(1);
-        // The queue sets no time limit, since nothing looks at it while all permits are taken:
-        // `acquire` limits the time.
         let bounds = QueueBounds {
             each: WAITERS_EACH,
             all: WAITERS_ALL,
             wait: Duration::MAX,
+        };
+        FairSemaphore::of(all, bytes, bounds)
+    }
+
+    /// A semaphore with `all` permits. The bounds say how many callers may wait; how long one waits
+    /// is said with each call of `acquire`.
+    pub fn bounded(all: usize, bounds: QueueBounds) -> Self {
+        FairSemaphore::of(all, usize::MAX, bounds)
+    }
+
+    fn of(all: usize, bytes: usize, bounds: QueueBounds) -> Self {
+        let all = all.max(1);
+        // The queue sets no time limit, since nothing looks at it while all permits are taken:
+        // `acquire` limits the time.
+        let bounds = QueueBounds {
+            wait: Duration::MAX,
+            ..bounds
         };
         let (held, waiting) = (HashMap::new(), FairQueue::new(bounds));
         let state = State {

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entity::Entity;
+use colloquy_model::sequence::Sequence;
 
 /// A future that can be sent and owns what it needs.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -81,6 +82,19 @@ pub trait Journal<E: Entity>: Send + Sync + 'static {
     /// an incarnation has failed (other than by [`CommitFailure::Violated`]) everything submitted
     /// later by that incarnation is refused.
     fn submit(&self, incarnation: Incarnation, commit: E::Commit, settle: Settle<E::Violation>);
+
+    /// Whether others commit to the same store: then an answer is confirmed before it is given.
+    fn is_shared(&self) -> bool;
+
+    /// The same as [`Journal::barrier`], and a conflict where somebody else has committed behind
+    /// this revision, which the entity had when it was read.
+    fn confirm(
+        &self,
+        id: E::Id,
+        incarnation: Incarnation,
+        revision: Sequence,
+        settle: Settle<E::Violation>,
+    );
 
     /// Settles when everything that was submitted before is durable; fails if a commit of this
     /// incarnation has failed.

@@ -44,6 +44,7 @@
 //!   what follows its panic. [`alarm`]: what wakes one at a time.
 //! - [`fair_queue`]: a bounded queue in which accounts take turns; [`fair_semaphore`]: permits that
 //!   are shared the same way.
+//! - [`file_lock`]: keeps other processes from a file.
 //! - [`offload`]: where computing goes that would hold up a thread with entities; [`cores`]: on
 //!   which cores.
 //!
@@ -63,6 +64,7 @@ mod entity_actor;
 mod entity_handle;
 pub mod fair_queue;
 pub mod fair_semaphore;
+pub mod file_lock;
 mod journal;
 mod kept_history;
 mod metrics;

@@ -181,6 +181,25 @@ impl<S: Shard> Shards<S> {
         self.send(hash, ask).await.unwrap_or(Err(ShardError::Lost))
     }
 
+    /// Has every shard run this beside its questions; it is counted nowhere.
+    pub fn visit_all(&self, visit: impl Fn(&mut S) + Send + Sync + 'static) {
+        let visit = Arc::new(visit);
+        for handle in self.handles.load().iter() {
+            let visit = Arc::clone(&visit);
+            handle
+                .addr
+                .do_send(Visit::<S>(Box::new(move |shard| visit(shard))));
+        }
+    }
+
+    /// The same for the shard that `hash` falls to.
+    pub fn visit(&self, hash: u64, visit: impl FnOnce(&mut S) + Send + 'static) {
+        let handles = self.handles.load();
+        if let Some(handle) = handles.get(index_of(hash, handles.len())) {
+            handle.addr.do_send(Visit::<S>(Box::new(visit)));
+        }
+    }
+
     /// Counts a question that was refused, in the end, since no shard took it.
     pub fn count_refused(&self) {
         self.metrics.refused(Cause::BackingOff);
@@ -330,6 +349,24 @@ impl<S: Shard> Handler<Envelope<S>> for ShardActor<S> {
                 self.begin_anew();
                 drop(answer.send(Err(ShardError::Crashed)));
             }
+        }
+    }
+}
+
+/// What a shard runs beside its questions.
+struct Visit<S>(Box<dyn FnOnce(&mut S) + Send>);
+
+impl<S> Message for Visit<S> {
+    type Result = ();
+}
+
+impl<S: Shard> Handler<Visit<S>> for ShardActor<S> {
+    type Result = ();
+
+    fn handle(&mut self, Visit(visit): Visit<S>, _: &mut Context<Self>) {
+        let shard = &mut self.shard;
+        if catch_unwind(AssertUnwindSafe(|| visit(shard))).is_err() {
+            self.begin_anew();
         }
     }
 }
@@ -530,6 +567,21 @@ mod tests {
             assert_eq!(ask(&shards, FIRST, None).await, Err(ShardError::Crashed));
             let afresh = ask(&shards, FIRST, Some(())).await.unwrap().0;
             assert_eq!(afresh, 1, "what can't be repaired is replaced");
+        });
+    }
+
+    #[test]
+    fn a_visit_reaches_every_shard_and_is_counted_nowhere() {
+        among_arbiters(2, |arbiters| async {
+            let shards = tallies(arbiters);
+            shards.visit_all(|tally| tally.asks += 10);
+            assert_eq!(ask(&shards, FIRST, Some(())).await.unwrap().0, 11);
+            assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 11);
+            assert_eq!(shards.overview().handled, 2, "what was asked");
+            shards.visit(FIRST, |_| panic!("asked to"));
+            let afresh = ask(&shards, FIRST, Some(())).await.unwrap().0;
+            assert_eq!(afresh, 1, "the shard that could not be repaired");
+            assert_eq!(ask(&shards, LAST, Some(())).await.unwrap().0, 12);
         });
     }
 

@@ -55,6 +55,7 @@ pub struct Context<M> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Continue,
+    BeginAnew,
     Restart,
     Stop,
 }
@@ -86,6 +87,11 @@ impl<M: 'static> Context<M> {
     /// Stops the actor: no further message is taken, and the thread ends.
     pub fn stop(&mut self) {
         self.next = Next::Stop;
+    }
+
+    /// Makes the state again at once: nothing has failed, so nothing is logged.
+    pub fn begin_anew(&mut self) {
+        self.next = Next::BeginAnew;
     }
 
     /// Makes the state again, after the same delay as after a panic.
@@ -212,6 +218,10 @@ impl<S: ThreadActor> Supervisor<S> {
         }
         match context.next {
             Next::Continue => {}
+            Next::BeginAnew => {
+                self.drop_state();
+                return self.begin(ctx);
+            }
             Next::Restart => {
                 let text = "it asked to begin anew from what is stored".to_owned();
                 return self.crashed(Restart::Store, text, ctx);
@@ -465,6 +475,7 @@ mod tests {
         PanicLater,
         Later(Sender<u32>),
         Counted(Sender<u32>),
+        BeginAnew,
         End,
     }
 
@@ -492,6 +503,7 @@ mod tests {
                 Ask::Later(answer) => {
                     context.send_after(Duration::from_millis(1), Ask::Counted(answer))
                 }
+                Ask::BeginAnew => context.begin_anew(),
                 Ask::End => context.stop(),
             }
         }
@@ -542,6 +554,17 @@ mod tests {
         actor.tell(Ask::Panic);
         assert_eq!(ask_until_it_runs(&actor), 1);
         assert_eq!(starts.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn who_begins_anew_has_a_new_state_at_once_and_has_not_failed() {
+        let (actor, starts) = tally();
+        for number in 1..=20 {
+            assert_eq!(ask(&actor, Ask::Count), Some(1));
+            assert_eq!(starts.load(Ordering::Relaxed), number);
+            actor.tell(Ask::BeginAnew);
+        }
+        assert_eq!(actor.figures.instance().seen.restarts, 0);
     }
 
     #[test]

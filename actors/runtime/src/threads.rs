@@ -22,6 +22,8 @@
 //! | `indexer` | writes the search index | [`spawn`] | `finder` opens the index again |
 //! | `finder` | feeds the search index | [`BackgroundThread`] | it starts again |
 //! | `timers`, `chores`, `bin` | do what is due without a request | [`BackgroundThread`] | it starts again |
+//! | `peers` | answers other nodes about this one's actors | [`BackgroundThread`] | it starts again |
+//! | `limits` | tells other nodes what was spent of limits | [`BackgroundThread`] | it starts again |
 //!
 //! A thread that returns is not started again: it has been told to end.
 

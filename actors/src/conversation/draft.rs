@@ -282,7 +282,7 @@ impl Draft {
             | Header::Record { .. }
             | Header::RecordGone
             | Header::Document(_)
-            | Header::DocumentGone
+            | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => None,
         };
         let caller = Caller {

@@ -331,7 +331,10 @@ impl Draft {
 
     /// Commits the draft and erases the document, with this answer.
     pub(super) fn erase(self, context: CommandContext, reply: Answer) -> Outcome<Answer> {
-        let commit = self.into_commit(context, Header::DocumentGone, Vec::new(), &reply);
+        let header = Header::DocumentGone {
+            was_deleted: self.live.facts.deleted_at.is_some(),
+        };
+        let commit = self.into_commit(context, header, Vec::new(), &reply);
         Outcome {
             reply,
             effect: Effect::Change(Changed(Change::Gone), commit),

@@ -3,6 +3,7 @@
 //! acknowledged before.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::file_lock;
 use colloquy_runtime::offload::{self, ComputeRequest, Effort};
 use colloquy_runtime::threads::{BackgroundThread, RestartBackoff};
 
@@ -41,6 +43,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct SearchIndexer {
     shared: Arc<Shared>,
     thread: Mutex<Option<BackgroundThread>>,
+    /// Keeps other processes from the index.
+    _lock: File,
 }
 
 struct Shared {
@@ -72,13 +76,16 @@ impl SearchIndexer {
     /// Opens the index in this file and starts the thread.
     ///
     /// # Errors
-    /// The file can't be used.
+    /// The file can't be used, or another process has it.
     pub(crate) fn open(
         path: &Path,
         store: Arc<dyn Store>,
         feed: Arc<Feed>,
         reads: QueueBounds,
     ) -> Result<Self, SearchError> {
+        let failed = |error| SearchError::File(path.to_owned(), error);
+        let lock = file_lock::try_lock(path).map_err(failed)?;
+        let lock = lock.ok_or_else(|| SearchError::InUse(path.to_owned()))?;
         let (index, position) = Search::open(path, feed.last(), reads)?;
         let index = Mutex::new(Arc::new(index));
         let shared = Arc::new(Shared {
@@ -96,10 +103,10 @@ impl SearchIndexer {
                 .unwrap_or_else(|| following.index().position());
             run(Arc::clone(&following), position)
         });
-        let thread = thread.map_err(|error| SearchError::File(path.to_owned(), error))?;
         Ok(SearchIndexer {
             shared,
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::new(Some(thread.map_err(failed)?)),
+            _lock: lock,
         })
     }
 

@@ -213,23 +213,35 @@ pub struct TooManyTries {
 
 /// Counts wrong passwords by link: after 10 in a minute no more are looked at, nor right ones,
 /// until the minute is over. Of one link one is looked at at a time. In memory only; a restart
-/// begins afresh.
-#[derive(Debug)]
+/// begins afresh. Other nodes can be told of each, so that it counts there too.
 pub struct PasswordTries<K> {
     links: Mutex<HashMap<K, VecDeque<Timestamp>>>,
     links_max: usize,
+    tell: Option<TellTry<K>>,
 }
+
+/// Tells other nodes of a wrong password for a link, without waiting.
+pub type TellTry<K> = Box<dyn Fn(K) + Send + Sync>;
 
 impl<K: Copy + Eq + Hash> Default for PasswordTries<K> {
     fn default() -> Self {
         PasswordTries {
             links: Mutex::default(),
             links_max: LINKS_MAX,
+            tell: None,
         }
     }
 }
 
 impl<K: Copy + Eq + Hash> PasswordTries<K> {
+    /// Has other nodes be told of each wrong password.
+    pub(crate) fn shared(tell: TellTry<K>) -> Self {
+        PasswordTries {
+            tell: Some(tell),
+            ..PasswordTries::default()
+        }
+    }
+
     /// Whether a password may be looked at now; counts nothing.
     ///
     /// # Errors
@@ -241,8 +253,16 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
             .map_or(Ok(()), |tries| let_in(tries, now))
     }
 
-    /// Counts a wrong password.
+    /// Counts a wrong password, and tells other nodes.
     pub fn was_wrong(&self, link: K, now: Timestamp) {
+        self.count(link, now);
+        if let Some(tell) = &self.tell {
+            tell(link);
+        }
+    }
+
+    /// Counts a wrong password that was given here or at another node.
+    pub(crate) fn count(&self, link: K, now: Timestamp) {
         let mut links = self.links.lock();
         if !links.contains_key(&link) && links.len() >= self.links_max {
             forget_some(&mut links, now);

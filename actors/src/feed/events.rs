@@ -138,20 +138,19 @@ impl Events {
             after: StreamOffset::BEGINNING,
             until: None,
             filter: EventFilter::default(),
-            limit: 1,
-            total: true,
+            limit: 0,
+            total: false,
         };
         let page = self
             .store
             .events(query)
             .await?
             .ok_or(ListFailure::NotFound)?;
-        // Offsets follow one another without a gap, behind those that retention has taken.
-        let last = page.events.first().map(|first| {
-            let behind = page.total.saturating_sub(1);
-            StreamOffset(source.offset(first).0 + behind)
-        });
-        Ok(last.unwrap_or(page.cursor))
+        // A page without events tells where the last one stands.
+        match page.unreadable {
+            Some(_) => Err(ListFailure::Unreadable),
+            None => Ok(page.cursor),
+        }
     }
 
     fn check(&self, tenant: Tenant, filter: &EventFilter) -> Result<(), ListFailure> {

@@ -52,6 +52,11 @@ impl Limits {
         self.rate_per_minute
     }
 
+    /// Limits of which only the rate is known.
+    pub(super) fn of_rate(rate_per_minute: u32) -> Self {
+        Self::new(rate_per_minute, rate_per_minute)
+    }
+
     /// How many requests pass in any 60 s at most.
     #[must_use]
     pub fn burst(self) -> u32 {
@@ -101,6 +106,8 @@ pub(super) struct Allowance {
     second: i64,
     /// The rate at which the bucket drains until the next request brings another one.
     rate_per_minute: u32,
+    /// What passed here and the other nodes have not been told of.
+    untold: u32,
     /// The index of the newest second in `passed`.
     newest: u8,
 }
@@ -114,6 +121,7 @@ impl Allowance {
             level_sixtieths: 0,
             second: now.unix_seconds(),
             rate_per_minute: limits.rate_per_minute,
+            untold: 0,
             newest: 0,
         }
     }
@@ -138,6 +146,30 @@ impl Allowance {
         self.advance(limits, now);
         let retry = (!self.fits(limits, 1)).then(|| self.fits_in_seconds(limits, 1));
         self.status(limits, retry, now)
+    }
+
+    /// Counts permits that another node has let pass: they are spent, whether they fit or not, and
+    /// count for the second in which this node learns of them.
+    pub(super) fn spend_elsewhere(&mut self, permits: u32, now: Timestamp) {
+        self.advance_to(now.unix_seconds());
+        let permits = permits.min(u32::MAX - self.window);
+        if let Some(newest) = self.passed.get_mut(usize::from(self.newest)) {
+            // Neither overflows: no second has more than the window.
+            *newest += permits;
+            self.window += permits;
+        }
+    }
+
+    /// Notes that other nodes are to be told of these permits; whether they knew of all before.
+    pub(super) fn tell_later(&mut self, permits: u32) -> bool {
+        let is_first = self.untold == 0;
+        self.untold = self.untold.saturating_add(permits.max(1));
+        is_first
+    }
+
+    /// What other nodes are to be told of now, and the rate at which the bucket drains.
+    pub(super) fn take_untold(&mut self) -> (u32, u32) {
+        (std::mem::take(&mut self.untold), self.rate_per_minute)
     }
 
     /// Leaves its numbers as a panic in the midst of a request might.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::allowance::{Allowance, Limits, RateLimitStatus};
 use colloquy_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// How long after a key was stored or checked it is checked again: before that its last request
 /// can't have left the window.
@@ -17,6 +18,15 @@ const LOOKS_PER_REQUEST: usize = 2;
 /// Tables of a lower capacity are not shrunk.
 const CAPACITY_MIN: usize = 1_024;
 
+/// What one key has spent at a node since that told the others last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Spent<K> {
+    pub(super) key: K,
+    pub(super) permits: u32,
+    /// The rate at which the key's bucket drains.
+    pub(super) rate_per_minute: u32,
+}
+
 /// The allowances of many keys, bounded in number.
 pub(super) struct AllowanceTable<K> {
     /// Boxed, so that removing a key frees its memory and growing moves pointers only.
@@ -25,6 +35,9 @@ pub(super) struct AllowanceTable<K> {
     /// waits for the next one.
     queue: VecDeque<(Timestamp, K)>,
     keys_max: usize,
+    /// The keys of which something was spent that other nodes have not been told of; none where
+    /// there are no other nodes.
+    untold: Option<Vec<K>>,
 }
 
 impl<K: Copy + Eq + Hash> AllowanceTable<K> {
@@ -35,6 +48,15 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
             allowances: HashMap::new(),
             queue: VecDeque::new(),
             keys_max: keys_max.max(1),
+            untold: None,
+        }
+    }
+
+    /// The same, which notes what other nodes are to be told of.
+    pub(super) fn shared(keys_max: usize) -> Self {
+        Self {
+            untold: Some(Vec::new()),
+            ..Self::new(keys_max)
         }
     }
 
@@ -54,14 +76,51 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
     ) -> RateLimitStatus {
         self.forget_some_whole(now);
         if let Some(allowance) = self.allowances.get_mut(&key) {
-            return allowance.take(limits, permits, now);
+            let status = allowance.take(limits, permits, now);
+            if status.allowed
+                && let Some(untold) = &mut self.untold
+                && allowance.tell_later(permits)
+            {
+                untold.push(key);
+            }
+            return status;
         }
         let mut allowance = Allowance::new(limits, now);
         let status = allowance.take(limits, permits, now);
         if status.allowed {
+            if let Some(untold) = &mut self.untold {
+                allowance.tell_later(permits);
+                untold.push(key);
+            }
             self.remember(key, allowance, now);
         }
         status
+    }
+
+    /// What was spent since this was asked last, by key: for other nodes.
+    pub(super) fn take_spent(&mut self) -> Vec<Spent<K>> {
+        let untold = self.untold.as_mut().map(std::mem::take);
+        let spent = untold.into_iter().flatten().filter_map(|key| {
+            // A key that was forgotten meanwhile has nothing to tell.
+            let (permits, rate_per_minute) = self.allowances.get_mut(&key)?.take_untold();
+            Some(Spent {
+                key,
+                permits,
+                rate_per_minute,
+            })
+        });
+        spent.filter(|spent| spent.permits > 0).collect()
+    }
+
+    /// Counts what a key has spent at another node.
+    pub(super) fn spend_elsewhere(&mut self, spent: Spent<K>, now: Timestamp) {
+        self.forget_some_whole(now);
+        if let Some(allowance) = self.allowances.get_mut(&spent.key) {
+            return allowance.spend_elsewhere(spent.permits, now);
+        }
+        let mut allowance = Allowance::new(Limits::of_rate(spent.rate_per_minute), now);
+        allowance.spend_elsewhere(spent.permits, now);
+        self.remember(spent.key, allowance, now);
     }
 
     /// Reads the numbers of a key without storing anything.
@@ -82,6 +141,10 @@ impl<K: Copy + Eq + Hash> AllowanceTable<K> {
         let left_out = allowances.keys().filter(|key| !queued.contains(key));
         // They are due at once.
         self.queue.extend(left_out.map(|key| (Timestamp(0), *key)));
+        if let Some(untold) = &mut self.untold {
+            // Which of them a panic has left out is not known.
+            *untold = self.allowances.keys().copied().collect();
+        }
     }
 
     #[cfg(test)]
@@ -219,6 +282,54 @@ mod tests {
             assert!(!table.take(key, basic(), 1, Timestamp(0)).allowed, "{key}");
         }
         assert!(table.take(1, basic(), 1, Timestamp(0)).allowed);
+    }
+
+    #[test]
+    fn what_is_spent_is_told_once_and_counts_at_the_node_that_hears_it() {
+        let (mut here, mut there) = (AllowanceTable::shared(10), AllowanceTable::shared(10));
+        for key in [1_u32, 1, 2] {
+            here.take(key, basic(), 30, Timestamp(0));
+        }
+        let spent = here.take_spent();
+        let permits: Vec<_> = spent
+            .iter()
+            .map(|spent| (spent.key, spent.permits))
+            .collect();
+        assert_eq!(permits, [(1, 60), (2, 30)]);
+        assert!(here.take_spent().is_empty(), "it was told");
+        there.take(1, basic(), 100, Timestamp(1_000));
+        for spent in spent {
+            there.spend_elsewhere(spent, Timestamp(1_000));
+        }
+        let refused = there.take(1, basic(), 1, Timestamp(1_000));
+        assert!(!refused.allowed, "160 of 150 are spent: {refused:?}");
+        assert_eq!(
+            there.peek(2, basic(), Timestamp(1_000)).burst_remaining,
+            120
+        );
+        let told: Vec<_> = there.take_spent();
+        let told: Vec<_> = told
+            .iter()
+            .map(|spent| (spent.key, spent.permits))
+            .collect();
+        assert_eq!(
+            told,
+            [(1, 100)],
+            "what came from elsewhere is not sent back"
+        );
+    }
+
+    #[test]
+    fn what_was_refused_and_what_a_table_of_its_own_spends_is_told_to_nobody() {
+        let mut alone = AllowanceTable::new(10);
+        alone.take(1_u32, basic(), 1, Timestamp(0));
+        assert!(alone.take_spent().is_empty());
+        let mut shared = AllowanceTable::shared(10);
+        shared.take(1_u32, basic(), 151, Timestamp(0));
+        assert!(shared.take_spent().is_empty());
+        shared.take(1_u32, basic(), 1, Timestamp(0));
+        shared.repair();
+        assert_eq!(shared.take_spent().len(), 1, "a repair loses nothing");
     }
 
     #[test]

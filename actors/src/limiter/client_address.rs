@@ -3,16 +3,18 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use super::minute_limiter::MinuteLimiter;
 
 /// A limit of requests a minute by client address.
 pub type AddressLimiter = MinuteLimiter<ClientAddress>;
 
 /// An IPv4 address or an IPv6 /64 network: a client with one address of a /64 has all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClientAddress(Network);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Network {
     V4([u8; 4]),
     V6(u64),

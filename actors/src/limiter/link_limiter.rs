@@ -1,12 +1,14 @@
 //! The limits of requests for share links, by client address and by link, whether the link exists
 //! or not. Asked by the HTTP threads without an actor; knows no link, only the token in a path.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use colloquy_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::client_address::AddressLimiter;
+use super::allowance_table::Spent;
+use super::client_address::{AddressLimiter, ClientAddress};
 use super::minute_limiter::MinuteLimiter;
 
 /// The limit that refused a request for a share link.
@@ -21,9 +23,37 @@ pub enum LinkRefusal {
 /// Two limits of requests a minute for share links: by client address and by link.
 pub struct LinkLimiter {
     addresses: AddressLimiter,
-    /// By a keyed hash of the token, so that nobody can choose two that collide.
-    links: MinuteLimiter<u64>,
-    hasher: RandomState,
+    links: MinuteLimiter<LinkKey>,
+}
+
+/// What is limited for one link: half a digest of its token, the same at every node. It says nothing
+/// of the token, and nobody finds another token that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct LinkKey([u8; 16]);
+
+impl LinkKey {
+    fn of(token: &str) -> Self {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        let mut half = [0; 16];
+        half.iter_mut()
+            .zip(digest)
+            .for_each(|(to, from)| *to = from);
+        LinkKey(half)
+    }
+}
+
+/// What was spent at a node for share links, by client address and by link.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct LinkSpending {
+    addresses: Vec<Spent<ClientAddress>>,
+    links: Vec<Spent<LinkKey>>,
+}
+
+impl LinkSpending {
+    /// Whether nothing was spent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.links.is_empty()
+    }
 }
 
 impl LinkLimiter {
@@ -34,8 +64,30 @@ impl LinkLimiter {
         LinkLimiter {
             addresses: AddressLimiter::new(per_address),
             links: MinuteLimiter::new(per_link),
-            hasher: RandomState::new(),
         }
+    }
+
+    /// The same, of which other nodes are told what was spent.
+    #[must_use]
+    pub fn shared(per_address: u32, per_link: u32) -> Self {
+        LinkLimiter {
+            addresses: AddressLimiter::shared(per_address),
+            links: MinuteLimiter::shared(per_link),
+        }
+    }
+
+    /// What was spent since this was asked last.
+    pub(super) fn take_spent(&self) -> LinkSpending {
+        LinkSpending {
+            addresses: self.addresses.take_spent(),
+            links: self.links.take_spent(),
+        }
+    }
+
+    /// Counts what was spent at another node.
+    pub(super) fn spend_elsewhere(&self, spent: LinkSpending, now: Timestamp) {
+        self.addresses.spend_elsewhere(spent.addresses, now);
+        self.links.spend_elsewhere(spent.links, now);
     }
 
     /// Counts a request of an address for the link with this token. A request that one limit
@@ -47,7 +99,7 @@ impl LinkLimiter {
         if let Some(seconds) = self.addresses.blocked(address, now) {
             return Err(LinkRefusal::Address(seconds));
         }
-        if let Some(seconds) = self.links.take(self.hasher.hash_one(token), now) {
+        if let Some(seconds) = self.links.take(LinkKey::of(token), now) {
             return Err(LinkRefusal::Link(seconds));
         }
         self.addresses

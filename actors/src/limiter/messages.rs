@@ -3,12 +3,13 @@
 //! anything.
 
 use colloquy_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::allowance::Limits;
 
 /// The owner of an allowance: an API key, with all its secrets together, or a token's client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LimitKey(u128);
 
 impl LimitKey {

@@ -7,7 +7,7 @@ use colloquy_model::time::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::allowance::Limits;
-use super::allowance_table::AllowanceTable;
+use super::allowance_table::{AllowanceTable, Spent};
 
 /// Enough tables that HTTP threads seldom wait for a lock.
 const SHARDS: usize = 16;
@@ -26,10 +26,33 @@ impl<K: Copy + Eq + Hash> MinuteLimiter<K> {
     /// Lets every key make `per_minute` requests (at least 1).
     #[must_use]
     pub fn new(per_minute: u32) -> Self {
+        Self::of(per_minute, || AllowanceTable::new(KEYS_MAX / SHARDS))
+    }
+
+    /// The same, of which other nodes are told what was spent.
+    #[must_use]
+    pub fn shared(per_minute: u32) -> Self {
+        Self::of(per_minute, || AllowanceTable::shared(KEYS_MAX / SHARDS))
+    }
+
+    fn of(per_minute: u32, table: impl Fn() -> AllowanceTable<K>) -> Self {
         Self {
-            limits: Limits::new(per_minute, per_minute),
+            limits: Limits::of_rate(per_minute),
             hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::new(AllowanceTable::new(KEYS_MAX / SHARDS))),
+            shards: std::array::from_fn(|_| Mutex::new(table())),
+        }
+    }
+
+    /// What was spent since this was asked last.
+    pub(super) fn take_spent(&self) -> Vec<Spent<K>> {
+        let shards = self.shards.iter();
+        shards.flat_map(|shard| shard.lock().take_spent()).collect()
+    }
+
+    /// Counts what keys have spent at another node.
+    pub(super) fn spend_elsewhere(&self, spent: Vec<Spent<K>>, now: Timestamp) {
+        for spent in spent {
+            self.shard(spent.key).spend_elsewhere(spent, now);
         }
     }
 

@@ -6,6 +6,7 @@
 //!   protocol.
 //! - [`MinuteLimiter`]: a fixed number of requests a minute, asked without an actor;
 //!   [`AddressLimiter`] by client address, [`LinkLimiter`] for share links.
+//! - [`SharedLimits`]: what other nodes are told of them, and tell.
 //! - `allowance.rs`: the rule, pure; `allowance_table.rs`: the allowances of many keys.
 
 mod allowance;
@@ -15,6 +16,7 @@ mod link_limiter;
 mod messages;
 mod minute_limiter;
 mod rate_limiter;
+mod spending;
 
 pub use self::allowance::{Limits, RateLimitStatus};
 pub use self::client_address::{AddressLimiter, ClientAddress};
@@ -22,3 +24,4 @@ pub use self::link_limiter::{LinkLimiter, LinkRefusal};
 pub use self::messages::{LimitKey, PeekPermit, TakePermit};
 pub use self::minute_limiter::MinuteLimiter;
 pub use self::rate_limiter::RateLimiter;
+pub use self::spending::{SharedLimits, Spending};

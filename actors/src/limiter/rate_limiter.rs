@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::allowance::RateLimitStatus;
-use super::allowance_table::AllowanceTable;
+use super::allowance_table::{AllowanceTable, Spent};
 use super::messages::{LimitKey, LimiterRequest, PeekPermit, TakePermit};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::SupervisedKind;
 use colloquy_runtime::shard::{ArbiterHandle, Registered, Shard, ShardError, Shards};
+use tokio::sync::mpsc::unbounded_channel;
 
 /// Keys in one shard (about 170 MB). Only a flood of keys can reach this, since a key that has
 /// spent nothing in the last minutes is not stored.
@@ -28,6 +29,42 @@ impl RateLimiter {
             shards: Arc::new(Shards::new(arbiters, || {
                 AllowanceTable::new(KEYS_PER_SHARD_MAX)
             })),
+        }
+    }
+
+    /// The same, of which other nodes are told what was spent.
+    #[must_use]
+    pub fn shared(arbiters: Vec<ArbiterHandle>) -> Self {
+        Self {
+            shards: Arc::new(Shards::new(arbiters, || {
+                AllowanceTable::shared(KEYS_PER_SHARD_MAX)
+            })),
+        }
+    }
+
+    /// What was spent since this was asked last, on all shards.
+    pub(super) async fn take_spent(&self) -> Vec<Spent<LimitKey>> {
+        let (tell, mut told) = unbounded_channel();
+        self.shards.visit_all(move |table| {
+            let spent = table.take_spent();
+            if !spent.is_empty() {
+                // Whoever asked may have left.
+                let _ = tell.send(spent);
+            }
+        });
+        let mut all = Vec::new();
+        while let Some(spent) = told.recv().await {
+            all.extend(spent);
+        }
+        all
+    }
+
+    /// Counts what keys have spent at another node.
+    pub(super) fn spend_elsewhere(&self, spent: Vec<Spent<LimitKey>>, now: Timestamp) {
+        for spent in spent {
+            let hash = spent.key.shard_hash();
+            self.shards
+                .visit(hash, move |table| table.spend_elsewhere(spent, now));
         }
     }
 

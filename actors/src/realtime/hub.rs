@@ -4,7 +4,9 @@
 //!
 //! A user's presence in a conversation is the last one that any of their connections reported. With
 //! a connection go its reports: the user is offline when no other connection of theirs has reported
-//! otherwise.
+//! otherwise. Each other node is one such connection: it tells how far its own connections say that
+//! a user is there, and what it told goes with it. Two reports at two nodes within a tenth of a second
+//! may be taken in another order by each; the next report mends that.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +17,13 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 
 use super::mailbox::{Mailbox, Presence, Signal};
-use super::signals::{HubCommand, Listener, PresenceReport, run};
+use super::node_signals::{NodeSignals, PresenceAt};
+use super::other_nodes::{Change, OtherNodes};
+use super::signals::{
+    HubCommand, HubMessage, Listener, PresenceReport, Table, TellNodes, connection_of, run,
+};
 use colloquy_model::caller::Tenant;
-use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::id::{ConversationId, NodeId, UserId};
 use colloquy_runtime::threads;
 
 /// Beyond so much that was told and not yet taken in, typing is dropped; the rest is bounded by
@@ -32,13 +38,15 @@ pub struct TooManyPresences;
 /// All connections that are open, and what passes between them without being stored.
 #[derive(Debug)]
 pub struct Hub {
-    told: Sender<(Tenant, HubCommand)>,
+    told: Sender<HubMessage>,
     /// Told and not yet taken in.
     waiting: Arc<AtomicUsize>,
     last: AtomicU64,
     presences_max: usize,
-    /// By account's number: in how many conversations its connections say that somebody is.
+    /// By account's number: in how many conversations its connections say that somebody is, and
+    /// how many users those of other nodes say are somewhere.
     presences: Mutex<HashMap<u32, usize>>,
+    others: Mutex<OtherNodes>,
 }
 
 /// One open connection; dropped, it is gone from everywhere.
@@ -61,12 +69,15 @@ struct Participation {
 
 impl Hub {
     /// Starts the thread. The connections of one account may be present in so many conversations.
+    /// Other nodes are told of signals by `nodes`, where there may be some.
     #[must_use]
-    pub fn start(presences_max: usize) -> Arc<Self> {
+    pub fn start(presences_max: usize, nodes: Option<TellNodes>) -> Arc<Self> {
         let (hub, told) = Hub::with(presences_max);
         let waiting = Arc::clone(&hub.waiting);
         // A panic lets every listener go, to come again: who listens is known anew then.
-        let started = threads::spawn("signs", threads::Restart, move || run(&told, &waiting));
+        let started = threads::spawn("signs", threads::Restart, move || {
+            run(&told, &waiting, Table::telling(nodes.clone()));
+        });
         if let Err(error) = started {
             tracing::error!(%error, "signs have no thread: nobody will be told who types and who is there");
         }
@@ -74,7 +85,7 @@ impl Hub {
     }
 
     /// One whose thread is somebody else's.
-    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<(Tenant, HubCommand)>) {
+    pub(super) fn with(presences_max: usize) -> (Arc<Self>, Receiver<HubMessage>) {
         let (sender, told) = channel();
         let hub = Hub {
             told: sender,
@@ -82,6 +93,7 @@ impl Hub {
             last: AtomicU64::new(0),
             presences_max,
             presences: Mutex::default(),
+            others: Mutex::default(),
         };
         (Arc::new(hub), told)
     }
@@ -101,10 +113,70 @@ impl Hub {
         }
     }
 
+    /// Takes in what another node tells.
+    pub fn hear(&self, node: NodeId, signals: NodeSignals) {
+        match signals {
+            NodeSignals::Changed { presence, typing } => {
+                presence.into_iter().for_each(|at| self.set(node, at));
+                for at in typing {
+                    if self.waiting.load(Ordering::Relaxed) < TOLD_MAX {
+                        let conversation = at.place.conversation;
+                        let told = HubCommand::Typing(conversation, at.user, connection_of(node));
+                        self.tell(at.place.tenant, told);
+                    }
+                }
+            }
+            NodeSignals::All { presence } => {
+                let over = self.others.lock().all_but(node, &presence);
+                let all = over.into_iter().chain(presence);
+                all.for_each(|at| self.set(node, at));
+            }
+            NodeSignals::Wanted { .. } => self.send(HubMessage::TellAll),
+        }
+    }
+
+    /// Takes back what a node has said that is gone.
+    pub fn forget(&self, node: NodeId) {
+        self.hear(
+            node,
+            NodeSignals::All {
+                presence: Vec::new(),
+            },
+        );
+        self.others.lock().forget(node);
+    }
+
+    /// Takes in how far a user is there at another node.
+    fn set(&self, node: NodeId, at: PresenceAt) {
+        let PresenceAt {
+            place,
+            user,
+            presence,
+        } = at;
+        let account = place.tenant.account_number();
+        match self.others.lock().set(node, at) {
+            Change::None => return,
+            Change::Came => *self.presences.lock().entry(account).or_default() += 1,
+            Change::Stayed => {}
+            Change::Left => self.give_back_presences(place.tenant, 1),
+        }
+        let report = PresenceReport {
+            connection: connection_of(node),
+            user,
+            presence,
+        };
+        let told = HubCommand::SetPresence(place.conversation, report);
+        self.tell(place.tenant, told);
+    }
+
     fn tell(&self, tenant: Tenant, told: HubCommand) {
+        self.send(HubMessage::Of(tenant, told));
+    }
+
+    fn send(&self, message: HubMessage) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // An error means that there is no thread, which was reported.
-        let _ = self.told.send((tenant, told));
+        let _ = self.told.send(message);
     }
 
     fn take_presence(&self, tenant: Tenant) -> Result<(), TooManyPresences> {

@@ -4,7 +4,7 @@
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::super::signals::Table;
+use super::super::node_signals::Place;
 use super::*;
 use colloquy_model::caller::Mode;
 use colloquy_model::time::Timestamp;
@@ -12,7 +12,7 @@ use colloquy_model::time::Timestamp;
 /// A hub and the thread's side of it, with a clock of its own.
 struct TenantTopics {
     hub: Arc<Hub>,
-    told: Receiver<(Tenant, HubCommand)>,
+    told: Receiver<HubMessage>,
     table: Table,
     now: Instant,
     tenant: Tenant,
@@ -46,8 +46,8 @@ impl TenantTopics {
 
     /// Takes in all that was told.
     fn take(&mut self) {
-        for (tenant, told) in self.told.try_iter() {
-            self.table.take(tenant, told, self.now);
+        for told in self.told.try_iter() {
+            self.table.hear(told, self.now);
         }
     }
 
@@ -66,6 +66,54 @@ fn waiting(member: &Connection) -> Vec<Signal> {
         all.push(signal);
     }
     all
+}
+
+#[test]
+fn what_nodes_tell_of_one_another_adds_up_and_goes_with_them() {
+    let told: Arc<Mutex<Vec<NodeSignals>>> = Arc::default();
+    let telling = Arc::clone(&told);
+    let mut here = TenantTopics::new();
+    here.table = Table::telling(Some(Arc::new(move |signals| telling.lock().push(signals))));
+    let (user, node) = (UserId::new(Timestamp(1)), NodeId::new(Timestamp(1)));
+    let place = Place {
+        tenant: here.tenant,
+        conversation: id(1),
+    };
+    let at = |presence| PresenceAt {
+        place,
+        user,
+        presence,
+    };
+    let mut listener = here.connection();
+    listener.listen(id(1));
+    let elsewhere = |presence| NodeSignals::Changed {
+        presence: vec![at(presence)],
+        typing: Vec::new(),
+    };
+    let signal = |presence| Signal::Presence(id(1), user, presence);
+    here.hub.hear(node, elsewhere(Presence::Online));
+    here.round();
+    assert_eq!(waiting(&listener), [signal(Presence::Online)]);
+    assert!(told.lock().is_empty(), "it is not sent back");
+    let mut own = here.connection();
+    own.say(id(1), user, Presence::Away).unwrap();
+    here.round();
+    assert_eq!(waiting(&listener), [signal(Presence::Away)]);
+    assert_eq!(told.lock().pop(), Some(elsewhere(Presence::Away)));
+    here.hub.hear(node, NodeSignals::Wanted { of: node });
+    here.round();
+    let all = NodeSignals::All {
+        presence: vec![at(Presence::Away)],
+    };
+    assert_eq!(told.lock().pop(), Some(all));
+    own.say(id(1), user, Presence::Offline).unwrap();
+    here.round();
+    assert_eq!(waiting(&listener), [signal(Presence::Online)]);
+    assert_eq!(told.lock().pop(), Some(elsewhere(Presence::Offline)));
+    here.hub.forget(node);
+    here.round();
+    assert_eq!(waiting(&listener), [signal(Presence::Offline)]);
+    assert!(here.hub.presences.lock().is_empty());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use colloquy_model::id::{ConversationId, UserId};
 
@@ -15,7 +16,8 @@ const TYPING_MAX: usize = 64;
 pub const PRESENCE_MAX: usize = 4_096;
 
 /// How far somebody is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Presence {
     /// The user looks at the conversation.
     Online,

@@ -1,7 +1,8 @@
 //! Hands signals from one connection to all that listen: on a thread of its own, so that many
 //! listeners hold up nobody who sends. Presence is told by its newest state, typing once a second
 //! for each who types; each account and mode has so many signals in a tenth of a second, and what
-//! is beyond waits (presence) or is dropped (typing).
+//! is beyond waits (presence) or is dropped (typing). Other nodes are told in the same rounds; what
+//! comes from them counts as that of one connection for each node.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Presence, Signal};
+use super::node_signals::{NodeSignals, Place, PresenceAt, TypingAt};
 use colloquy_model::caller::Tenant;
-use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::id::{ConversationId, NodeId, UserId};
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_millis(100);
@@ -23,6 +25,27 @@ const TYPING_EVERY: Duration = Duration::from_secs(1);
 const TYPING_MAX: usize = 1_000;
 /// What is taken in between two rounds before it is looked whether one is due.
 const TAKEN: usize = 1_000;
+
+/// Whose presence other nodes are told at once when they ask for all; as much as one message of
+/// theirs may hold, and more than one node has in practice.
+const ALL_MAX: usize = 40_000;
+
+/// Tells all other nodes something.
+pub type TellNodes = Arc<dyn Fn(NodeSignals) + Send + Sync>;
+
+/// The number that stands for all connections of another node: none of this node has it.
+pub(super) fn connection_of(node: NodeId) -> u64 {
+    node.tail() | ELSEWHERE
+}
+
+/// Whether a connection is one of this node.
+fn is_here(connection: u64) -> bool {
+    connection & ELSEWHERE == 0
+}
+
+/// The bit of numbers that stand for other nodes; a connection of this node would reach it after
+/// centuries.
+const ELSEWHERE: u64 = 1 << 63;
 
 /// One connection that listens, as the thread that hands out signals knows it.
 #[derive(Debug, Clone)]
@@ -37,6 +60,15 @@ pub(super) struct PresenceReport {
     pub(super) connection: u64,
     pub(super) user: UserId,
     pub(super) presence: Presence,
+}
+
+/// What the thread that hands out signals is told.
+#[derive(Debug)]
+pub(super) enum HubMessage {
+    /// A connection of this account and mode, or another node, tells something.
+    Of(Tenant, HubCommand),
+    /// Another node wants to know who is there.
+    TellAll,
 }
 
 /// What a connection tells the thread that hands out signals.
@@ -68,6 +100,14 @@ impl Topic {
             .map_or(Presence::Offline, |said| said.presence)
     }
 
+    /// The same by the connections of this node alone.
+    fn here(&self, user: UserId) -> Presence {
+        let mut newest_first = self.said.iter().rev();
+        newest_first
+            .find(|said| said.user == user && is_here(said.connection))
+            .map_or(Presence::Offline, |said| said.presence)
+    }
+
     fn is_empty(&self) -> bool {
         self.listeners.is_empty() && self.said.is_empty()
     }
@@ -88,15 +128,37 @@ struct TenantTopics {
     typing: VecDeque<(ConversationId, Option<UserId>, u64)>,
     /// Who types where, and when that was told last.
     typed: HashMap<(ConversationId, Typist), Instant>,
+    /// Whose presence other nodes are still to be told; none where there are no other nodes.
+    untold: Option<HashSet<(ConversationId, UserId)>>,
+}
+
+/// What other nodes are told of one round.
+#[derive(Debug, Default)]
+struct News {
+    presence: Vec<PresenceAt>,
+    typing: Vec<TypingAt>,
 }
 
 impl TenantTopics {
+    /// Topics of which other nodes are told.
+    fn shared() -> Self {
+        TenantTopics {
+            untold: Some(HashSet::new()),
+            ..TenantTopics::default()
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.topics.is_empty() && self.listeners.is_empty() && !self.is_due()
     }
 
     fn is_due(&self) -> bool {
-        !self.changed.is_empty() || !self.typing.is_empty()
+        !self.changed.is_empty()
+            || !self.typing.is_empty()
+            || self
+                .untold
+                .as_ref()
+                .is_some_and(|untold| !untold.is_empty())
     }
 
     fn listen(&mut self, conversation: Option<ConversationId>, listener: Listener) {
@@ -142,14 +204,21 @@ impl TenantTopics {
     /// Takes in what a connection reports of its user, or that it reports nothing any more.
     fn say(&mut self, conversation: ConversationId, said: PresenceReport) {
         let topic = self.topics.entry(conversation).or_default();
-        let before = topic.of(said.user);
+        let (before, here) = (topic.of(said.user), topic.here(said.user));
         topic
             .said
             .retain(|other| (other.connection, other.user) != (said.connection, said.user));
         if said.presence != Presence::Offline {
             topic.said.push(said);
         }
-        if topic.of(said.user) != before && self.waiting.insert((conversation, said.user)) {
+        let changes = topic.of(said.user) != before;
+        if let Some(untold) = &mut self.untold
+            && is_here(said.connection)
+            && (changes || topic.here(said.user) != here)
+        {
+            untold.insert((conversation, said.user));
+        }
+        if changes && self.waiting.insert((conversation, said.user)) {
             self.changed
                 .push_back((conversation, said.user, said.connection));
         }
@@ -199,8 +268,12 @@ impl TenantTopics {
         }
     }
 
-    /// Tells what has changed, as far as one round allows.
-    fn tell(&mut self, now: Instant) {
+    /// Tells what has changed, as far as one round allows; gives what other nodes are told of it.
+    fn tell(&mut self, tenant: Tenant, now: Instant) -> News {
+        let mut news = News {
+            presence: self.take_untold(tenant),
+            typing: Vec::new(),
+        };
         let mut puts = 0;
         while puts < PUTS_MAX
             && let Some((conversation, user, from)) = self.changed.pop_front()
@@ -220,9 +293,52 @@ impl TenantTopics {
             && let Some((conversation, user, from)) = self.typing.pop_front()
         {
             puts += self.put(conversation, from, Signal::Typing(conversation, user));
+            if self.untold.is_some() && is_here(from) {
+                let place = Place {
+                    tenant,
+                    conversation,
+                };
+                news.typing.push(TypingAt { place, user });
+            }
         }
         self.typed
             .retain(|_, at| now.duration_since(*at) < TYPING_EVERY);
+        news
+    }
+
+    /// Whose presence here other nodes are to be told now, and what it is.
+    fn take_untold(&mut self, tenant: Tenant) -> Vec<PresenceAt> {
+        let untold = self.untold.as_mut().map(std::mem::take);
+        let untold = untold.into_iter().flatten();
+        let told = untold.map(|(conversation, user)| {
+            let topic = self.topics.get(&conversation);
+            PresenceAt {
+                place: Place {
+                    tenant,
+                    conversation,
+                },
+                user,
+                presence: topic.map_or(Presence::Offline, |topic| topic.here(user)),
+            }
+        });
+        told.collect()
+    }
+
+    /// Who is where by the connections of this node.
+    fn present_here(&self, tenant: Tenant) -> impl Iterator<Item = PresenceAt> {
+        self.topics.iter().flat_map(move |(conversation, topic)| {
+            let place = Place {
+                tenant,
+                conversation: *conversation,
+            };
+            let here = topic.said.iter().filter(|said| is_here(said.connection));
+            let users: HashSet<UserId> = here.map(|said| said.user).collect();
+            users.into_iter().map(move |user| PresenceAt {
+                place,
+                user,
+                presence: topic.here(user),
+            })
+        })
     }
 
     /// Tells everybody who listens but the connection itself, once each; gives how many that were.
@@ -258,16 +374,53 @@ fn present(conversation: ConversationId, topic: &Topic, connection: u64, to: &Ma
 }
 
 /// All accounts and modes. Dropped, it lets every listener go.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Table {
     tenants: HashMap<Tenant, TenantTopics>,
     due: HashSet<Tenant>,
+    /// The way to other nodes, where there may be some.
+    nodes: Option<TellNodes>,
 }
 
 impl Table {
+    /// A table of which other nodes are told, if there is a way to them.
+    pub(super) fn telling(nodes: Option<TellNodes>) -> Self {
+        Table {
+            tenants: HashMap::new(),
+            due: HashSet::new(),
+            nodes,
+        }
+    }
+
+    /// Tells other nodes who is here.
+    fn tell_all(&self) {
+        if let Some(tell) = &self.nodes {
+            let all = self.tenants.iter();
+            let all = all.flat_map(|(tenant, topics)| topics.present_here(*tenant));
+            tell(NodeSignals::All {
+                presence: all.take(ALL_MAX).collect(),
+            });
+        }
+    }
+
+    /// Takes in what the thread is told.
+    pub(super) fn hear(&mut self, told: HubMessage, now: Instant) {
+        match told {
+            HubMessage::Of(tenant, told) => self.take(tenant, told, now),
+            HubMessage::TellAll => self.tell_all(),
+        }
+    }
+
     /// Takes in what a connection tells.
-    pub(super) fn take(&mut self, tenant: Tenant, told: HubCommand, now: Instant) {
-        let tenant_topics = self.tenants.entry(tenant).or_default();
+    fn take(&mut self, tenant: Tenant, told: HubCommand, now: Instant) {
+        let is_shared = self.nodes.is_some();
+        let tenant_topics = self.tenants.entry(tenant).or_insert_with(|| {
+            if is_shared {
+                TenantTopics::shared()
+            } else {
+                TenantTopics::default()
+            }
+        });
         match told {
             HubCommand::Listen(conversation, listener) => {
                 tenant_topics.listen(conversation, listener)
@@ -292,16 +445,24 @@ impl Table {
 
     /// One round: tells what is due in each account and mode.
     pub(super) fn tell(&mut self, now: Instant) {
+        let (mut presence, mut typing) = (Vec::new(), Vec::new());
         for tenant in std::mem::take(&mut self.due) {
             let Some(tenant_topics) = self.tenants.get_mut(&tenant) else {
                 continue;
             };
-            tenant_topics.tell(now);
+            let news = tenant_topics.tell(tenant, now);
+            presence.extend(news.presence);
+            typing.extend(news.typing);
             if tenant_topics.is_due() {
                 self.due.insert(tenant);
             } else if tenant_topics.is_empty() {
                 self.tenants.remove(&tenant);
             }
+        }
+        if let Some(tell) = &self.nodes
+            && !(presence.is_empty() && typing.is_empty())
+        {
+            tell(NodeSignals::Changed { presence, typing });
         }
     }
 
@@ -329,8 +490,7 @@ impl Drop for Table {
 
 /// The thread: takes in what is told and tells it in rounds, until nobody can tell it anything.
 /// `waiting` counts what has not been taken in.
-pub(super) fn run(told: &Receiver<(Tenant, HubCommand)>, waiting: &AtomicUsize) {
-    let mut table = Table::default();
+pub(super) fn run(told: &Receiver<HubMessage>, waiting: &AtomicUsize, mut table: Table) {
     let mut next_round = Instant::now();
     loop {
         let first = if table.due.is_empty() {
@@ -341,9 +501,9 @@ pub(super) fn run(told: &Receiver<(Tenant, HubCommand)>, waiting: &AtomicUsize) 
         let now = Instant::now();
         match first {
             Ok(first) => {
-                for (tenant, told) in std::iter::once(first).chain(told.try_iter().take(TAKEN)) {
+                for told in std::iter::once(first).chain(told.try_iter().take(TAKEN)) {
                     waiting.fetch_sub(1, Ordering::Relaxed);
-                    table.take(tenant, told, now);
+                    table.hear(told, now);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -1,33 +1,28 @@
 //! Tickets: a credential for one opening within a minute, for browsers, which can't send a header
-//! with a WebSocket. Kept by its hash, in memory only; so many for each account.
+//! with a WebSocket. Kept by its hash, so many for each account: in memory, or where several nodes
+//! share the store, there.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use colloquy_model::id::UserId;
+use crate::store::{ReadError, SharedTickets, Ticket};
 use colloquy_model::key::{SecretHash, secret_hash};
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
 
-/// What a ticket stands for: the key that it was made with, and until when it opens a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
-    /// The small number of the key's account.
-    pub account: u32,
-    /// The key's secret, by its hash.
-    pub secret: SecretHash,
-    /// The user that the key acts for.
-    pub user: Option<UserId>,
-    /// The instant from which on it opens nothing.
-    pub ends_at: Timestamp,
-}
-
 /// All tickets that have not been used.
-#[derive(Debug)]
 pub struct Tickets {
     per_account: usize,
-    waiting: Mutex<Waiting>,
+    kept: Kept,
+}
+
+enum Kept {
+    /// By this node, which is alone.
+    InMemory(Mutex<Waiting>),
+    /// By the store, for all nodes.
+    Shared(Arc<dyn SharedTickets>),
 }
 
 #[derive(Debug, Default)]
@@ -37,104 +32,136 @@ struct Waiting {
     accounts: HashMap<u32, VecDeque<(SecretHash, Timestamp)>>,
 }
 
-impl Tickets {
-    /// So many may wait for each account; beyond it the account's oldest are void.
-    #[must_use]
-    pub fn new(per_account: usize) -> Self {
-        Tickets {
-            per_account,
-            waiting: Mutex::default(),
-        }
-    }
-
-    /// A new one; the text is known to nobody else.
-    #[must_use]
-    pub fn issue(&self, ticket: Ticket, now: Timestamp) -> String {
-        let text = secret::generate("rt_");
-        let hash = secret_hash(&text);
-        let mut waiting = self.waiting.lock();
-        let Waiting { tickets, accounts } = &mut *waiting;
-        let own = accounts.entry(ticket.account).or_default();
-        while own.len() >= self.per_account
-            || own.front().is_some_and(|(_, ends_at)| *ends_at <= now)
-        {
+impl Waiting {
+    fn issue(&mut self, hash: SecretHash, ticket: Ticket, per_account: usize, now: Timestamp) {
+        let own = self.accounts.entry(ticket.account).or_default();
+        while own.len() >= per_account || own.front().is_some_and(|(_, ends_at)| *ends_at <= now) {
             let Some((oldest, _)) = own.pop_front() else {
                 break;
             };
-            tickets.remove(&oldest);
+            self.tickets.remove(&oldest);
         }
         own.push_back((hash, ticket.ends_at));
-        tickets.insert(hash, ticket);
-        text
+        self.tickets.insert(hash, ticket);
+    }
+}
+
+impl Tickets {
+    /// So many may wait for each account; beyond it the account's oldest are void. Where nodes
+    /// share the store, it keeps them.
+    #[must_use]
+    pub fn new(per_account: usize, shared: Option<Arc<dyn SharedTickets>>) -> Self {
+        let kept = shared.map_or_else(|| Kept::InMemory(Mutex::default()), Kept::Shared);
+        Tickets { per_account, kept }
+    }
+
+    /// Whether the store must be asked for each.
+    #[must_use]
+    pub fn are_shared(&self) -> bool {
+        matches!(self.kept, Kept::Shared(_))
+    }
+
+    /// A new one; the text is known to nobody else.
+    ///
+    /// # Errors
+    /// The store that keeps it does not answer: there is no ticket that anybody knows.
+    pub async fn issue(&self, ticket: Ticket, now: Timestamp) -> Result<String, ReadError> {
+        let text = secret::generate("rt_");
+        let hash = secret_hash(&text);
+        match &self.kept {
+            Kept::InMemory(waiting) => {
+                let mut waiting = waiting.lock();
+                waiting.issue(hash, ticket, self.per_account, now);
+            }
+            Kept::Shared(shared) => shared.issue(hash, ticket, self.per_account).await?,
+        }
+        Ok(text)
     }
 
     /// What it opens, if it still does.
-    #[must_use]
-    pub fn look(&self, text: &str, now: Timestamp) -> Option<Ticket> {
-        self.waiting
-            .lock()
-            .tickets
-            .get(&secret_hash(text))
-            .filter(|ticket| ticket.ends_at > now)
-            .copied()
+    ///
+    /// # Errors
+    /// The store that keeps it does not answer.
+    pub async fn look(&self, text: &str, now: Timestamp) -> Result<Option<Ticket>, ReadError> {
+        let hash = secret_hash(text);
+        let found = match &self.kept {
+            Kept::InMemory(waiting) => waiting.lock().tickets.get(&hash).copied(),
+            Kept::Shared(shared) => shared.find(hash).await?,
+        };
+        Ok(found.filter(|ticket| ticket.ends_at > now))
     }
 
     /// Uses it up; false where somebody was faster.
-    #[must_use]
-    pub fn redeem(&self, text: &str) -> bool {
-        self.waiting
-            .lock()
-            .tickets
-            .remove(&secret_hash(text))
-            .is_some()
+    ///
+    /// # Errors
+    /// The store that keeps it does not answer: it may be used up.
+    pub async fn redeem(&self, text: &str) -> Result<bool, ReadError> {
+        let hash = secret_hash(text);
+        match &self.kept {
+            Kept::InMemory(waiting) => Ok(waiting.lock().tickets.remove(&hash).is_some()),
+            Kept::Shared(shared) => shared.redeem(hash).await,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking"
+    )]
     use super::*;
 
-    #[test]
-    fn a_ticket_opens_once_and_not_after_its_time() {
-        let tickets = Tickets::new(10);
+    async fn issued(tickets: &Tickets, ticket: Ticket, now: i64) -> String {
+        tickets.issue(ticket, Timestamp(now)).await.unwrap()
+    }
+
+    async fn looked(tickets: &Tickets, text: &str, now: i64) -> Option<Ticket> {
+        tickets.look(text, Timestamp(now)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_ticket_opens_once_and_not_after_its_time() {
+        let tickets = Tickets::new(10, None);
         let ticket = Ticket {
             account: 1,
             secret: [1; 32],
             user: None,
             ends_at: Timestamp(1_000),
         };
-        let text = tickets.issue(ticket, Timestamp(0));
-        assert_eq!(tickets.look(&text, Timestamp(999)), Some(ticket));
-        assert_eq!(tickets.look(&text, Timestamp(1_000)), None);
-        assert_eq!(tickets.look("rt_x", Timestamp(0)), None);
-        assert!(tickets.redeem(&text) && !tickets.redeem(&text));
-        assert_eq!(tickets.look(&text, Timestamp(0)), None);
+        let text = issued(&tickets, ticket, 0).await;
+        assert_eq!(looked(&tickets, &text, 999).await, Some(ticket));
+        assert_eq!(looked(&tickets, &text, 1_000).await, None);
+        assert_eq!(looked(&tickets, "rt_x", 0).await, None);
+        let redeem = async || tickets.redeem(&text).await.unwrap();
+        assert!(redeem().await && !redeem().await);
+        assert_eq!(looked(&tickets, &text, 0).await, None);
     }
 
-    #[test]
-    fn an_account_has_so_many_that_wait_and_voids_none_of_another() {
-        let tickets = Tickets::new(2);
+    #[tokio::test]
+    async fn an_account_has_so_many_that_wait_and_voids_none_of_another() {
+        let tickets = Tickets::new(2, None);
         let ticket = |account, ends_at| Ticket {
             account,
             secret: [1; 32],
             user: None,
-            ends_at,
+            ends_at: Timestamp(ends_at),
         };
-        let strangers = tickets.issue(ticket(2, Timestamp(1_000)), Timestamp(0));
-        let texts: Vec<String> = (0..4)
-            .map(|_| tickets.issue(ticket(1, Timestamp(1_000)), Timestamp(0)))
-            .collect();
-        let open: Vec<bool> = texts
-            .iter()
-            .map(|text| tickets.look(text, Timestamp(0)).is_some())
-            .collect();
-        assert_eq!(open, [false, false, true, true]);
-        assert!(tickets.look(&strangers, Timestamp(0)).is_some());
-        let _last = tickets.issue(ticket(1, Timestamp(3_000)), Timestamp(2_000));
-        assert_eq!(
-            tickets.waiting.lock().tickets.len(),
-            2,
-            "what is over leaves"
-        );
+        let strangers = issued(&tickets, ticket(2, 1_000), 0).await;
+        let mut texts = Vec::new();
+        for _ in 0..4 {
+            texts.push(issued(&tickets, ticket(1, 1_000), 0).await);
+        }
+        for (place, text) in texts.iter().enumerate() {
+            let opens = looked(&tickets, text, 0).await.is_some();
+            assert_eq!(opens, place >= 2, "{place}");
+        }
+        assert!(looked(&tickets, &strangers, 0).await.is_some());
+        let _last = issued(&tickets, ticket(1, 3_000), 2_000).await;
+        let Kept::InMemory(waiting) = &tickets.kept else {
+            panic!("there is no store");
+        };
+        assert_eq!(waiting.lock().tickets.len(), 2, "what is over leaves");
     }
 }

@@ -65,6 +65,12 @@ pub enum SearchError {
     /// The file or its folder can't be used.
     #[error("the search index {0}: {1}")]
     File(PathBuf, std::io::Error),
+    /// Another process has the file.
+    #[error(
+        "the search index {0} is in use by another process; stop that one, or set [store] path to \
+         another file"
+    )]
+    InUse(PathBuf),
     /// SQLite can't open or read the file.
     #[error("the search index {0} can't be opened: {1}")]
     Sqlite(PathBuf, rusqlite::Error),

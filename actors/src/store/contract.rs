@@ -9,6 +9,7 @@
 )]
 
 mod deliveries;
+mod document_pages;
 mod documents;
 mod events;
 mod fixture;
@@ -27,14 +28,24 @@ pub(super) use self::deliveries::{
     whoever_begins_anew_reads_behind_what_was_handed_in,
     whoever_delivers_finds_after_a_crash_what_it_had_written,
 };
+pub(super) use self::document_pages::{
+    a_content_is_made_of_its_own_frames_however_long_their_chain,
+    a_list_of_documents_counts_what_its_filters_let_through,
+    pages_of_documents_in_each_order_go_on_from_a_cursor,
+    versions_are_listed_from_a_cursor_on_and_named_by_number,
+    what_was_done_to_a_document_is_found_by_kind_actor_and_time,
+    what_was_done_to_a_document_is_told_page_by_page,
+};
 pub(super) use self::documents::{
     a_commit_that_names_a_document_needs_it_in_its_own_account_and_mode,
     a_document_comes_back_as_it_was_committed,
     a_document_in_the_bin_is_listed_there_only_and_is_still_a_place,
+    a_document_that_is_gone_is_taken_off_the_total_in_which_it_was,
     a_link_leads_to_its_document_until_it_is_taken_back,
     a_list_of_documents_is_by_title_or_among_some_where_it_is_asked_so,
     a_user_who_owns_documents_stays, a_version_comes_back_with_the_frames_that_make_its_content,
     lists_of_documents_hold_and_count_what_one_may_read,
+    what_was_answered_about_an_erased_document_leaves_the_files,
     what_was_erased_of_a_document_leaves_the_files,
 };
 pub(super) use self::events::{
@@ -46,7 +57,7 @@ pub(super) use self::events::{
     what_retention_took_is_no_event_of_its_account_any_more,
     what_retention_took_is_no_event_of_its_entity_any_more,
 };
-pub(super) use self::fixture::{Bench, Failed, House, Opened, wait};
+pub(super) use self::fixture::{Asked, Bench, Failed, House, Numbering, Opened, Volume, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
 
 use std::time::Duration;
@@ -128,10 +139,18 @@ pub(super) fn a_sequence_is_accepted_once_and_only_behind_the_one_before<B: Benc
     let refused = second.prepare(CloseConversation::default());
     let later = second.prepare(ReopenConversation);
     assert_eq!(refused.settled(), Err(CommitFailure::Conflict));
-    assert_eq!(later.settled(), Err(CommitFailure::Unavailable));
+    assert!(nothing_was_done(later.settled()));
     first.send("the first goes on").unwrap();
     assert_eq!(house.counted(live(), Some(Status::Closed)), 0);
     assert_eq!(house.counted(live(), None), 1);
+}
+
+/// Whether a commit is known to have failed behind one that met a conflict.
+fn nothing_was_done(outcome: Result<(), CommitFailure<ConstraintViolation>>) -> bool {
+    matches!(
+        outcome,
+        Err(CommitFailure::Conflict | CommitFailure::Unavailable)
+    )
 }
 
 pub(super) fn an_answer_without_a_change_is_refused_where_another_change_came_first<B: Bench>() {
@@ -145,9 +164,8 @@ pub(super) fn an_answer_without_a_change_is_refused_where_another_change_came_fi
     // It does not know: what it would say is so is so no more.
     let refused = second.ask_with_key("of what was so", nothing());
     assert_eq!(refused, Err(Failed::Commit(CommitFailure::Conflict)));
-    assert_eq!(
-        second.barrier(),
-        Err(CommitFailure::Unavailable),
+    assert!(
+        nothing_was_done(second.barrier()),
         "what it decided on top of it is refused as well"
     );
     let mut third = house.reopened(first.id);
@@ -170,11 +188,9 @@ pub(super) fn what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits<B:
         Err(CommitFailure::Conflict)
     );
     // The sequence that it expects is there now, but it is not the one that it meant.
-    assert_eq!(
-        second.prepare(message("fits by chance")).settled(),
-        Err(CommitFailure::Unavailable)
-    );
-    assert_eq!(second.barrier(), Err(CommitFailure::Unavailable));
+    let by_chance = second.prepare(message("fits by chance")).settled();
+    assert!(nothing_was_done(by_chance));
+    assert!(nothing_was_done(second.barrier()));
     assert_eq!(
         first.barrier_of(Incarnation::next()),
         Ok(()),
@@ -379,7 +395,8 @@ pub(super) fn a_renamed_customer_is_renamed_everywhere_at_once<B: Bench>() {
     let house = House::<B>::new();
     let customer = house.customer(live(), "before");
     let mut active = house.conversation(live(), customer, None);
-    for _ in 0..600 {
+    // More than are renamed at once.
+    for _ in 0..B::VOLUME.of(600, 60) {
         house.conversation(live(), customer, None);
     }
     let renamed = |house: &House<B>, name: &str| {
@@ -608,7 +625,7 @@ pub(super) fn who_spoke_is_not_idle_even_where_the_header_lags<B: Bench>() {
         [quiet.id, spoke.id]
     );
     assert!(
-        lagging[0].at <= before && lagging[1].at > before && lagging[1].listed_at <= before,
+        lagging[0].at <= before && lagging[1].at > before && lagging[1].listed_at <= lagging[1].at,
         "{lagging:?}"
     );
     let house = house.crash();

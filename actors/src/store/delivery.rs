@@ -237,6 +237,8 @@ pub enum Unwritten {
     NotNow(Box<DeliverySlice>),
     /// Something is wrong with it or with the file, which no repetition mends.
     Never,
+    /// Another node delivers, from now on or in between.
+    Elsewhere,
     /// The store is closed: nothing will be written any more.
     Closed,
 }

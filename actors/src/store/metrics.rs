@@ -28,9 +28,9 @@ pub enum StoreValue {
 /// How a store is doing at this moment.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreHealth {
-    /// Bytes of the file that holds what is committed.
+    /// Bytes of the file that holds what is committed, or of all collections but the log.
     pub database_bytes: u64,
-    /// Bytes of the log in front of it.
+    /// Bytes of the log in front of it, or of the log of changes.
     pub log_bytes: u64,
     /// How long the transactions took that made commits durable, as each of their commits had it.
     pub commit: Percentiles,

@@ -6,14 +6,27 @@
 //! position, given in commit order: so an event exists if and only if its change does, and what
 //! happened can be read by position.
 
+mod broadcast;
 mod delivery;
+mod digest;
 mod documents;
+mod eraser;
+mod finding;
 mod key_filter;
 mod list_failure;
 mod metrics;
+mod nodes;
+mod operator;
+mod relay;
 mod sink;
 mod stored;
+mod tickets;
+mod transfer;
+mod transfer_bytes;
+mod transfer_items;
+mod writer_metrics;
 
+pub mod mongodb;
 pub mod sqlite;
 
 #[cfg(test)]
@@ -24,6 +37,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use broadcast::{Broadcast, Heard, Listener, Topic};
 pub use delivery::{
     Change, DeliveryChange, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery,
     EndpointTotals, FailingEndpoint, Fate, GivenUp, LIVE, LaneKey, Matched, NewDelivery,
@@ -35,14 +49,30 @@ pub use documents::{
     IndexedDocument, LinkUses, OwnedDocument, StoredComment, StoredDocument, StoredVersion,
     VersionQuery,
 };
+pub use finding::Finding;
 pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
 pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
-pub use sink::{CommitSink, Committed, CommittedBatch, FirstRow, KeyCache, KeyUse};
+pub use nodes::{DescribeNode, NodeFigures, Nodes, OnlyNode};
+pub use operator::Operator;
+pub use relay::{DeliveryRelay, DeliveryTerm, RelayedRequest};
+pub use sink::{
+    CommitSink, Committed, CommittedBatch, FirstRow, Followed, FollowedChange, HeldName, KeyCache,
+    KeyUse,
+};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
     MessageQuery, RecordQuery, RevisionQuery, Stored, StoredConversation, StoredMessage,
     StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
+};
+pub use tickets::{SharedTickets, Ticket};
+
+pub use transfer::{Export, Import, ImportMark, ImportProgress, Item, TransferError};
+pub use transfer_bytes::{Base64, Text};
+pub use transfer_items::{
+    ActorItem, AnswerItem, ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem,
+    DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, LinkUseItem, Marks,
+    NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, VersionItem,
 };
 
 use colloquy_model::caller::Tenant;
@@ -54,11 +84,23 @@ use colloquy_model::event::Event;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
 pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<ConstraintViolation>>) + Send>;
+
+/// What an answer was made from, without a commit.
+#[derive(Debug, Clone, Copy)]
+pub struct EntityRead {
+    /// The entity that was read.
+    pub subject: Subject,
+    /// The load of the entity from which it was read.
+    pub incarnation: Incarnation,
+    /// The sequence of the last row that it had.
+    pub sequence: Sequence,
+}
 
 /// An answer that comes later.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -106,13 +148,18 @@ impl From<Unreadable> for ReadError {
 ///
 /// Reads show every commit that was settled before they were asked. Accounts take turns with them;
 /// whoever drops the answer has left, and nothing is read for him any more.
-pub trait Store: CommitLog + Lists + EventLog + DocumentStore + DeliveryStore + TimerStore {
+pub trait Store:
+    CommitLog + Lists + EventLog + DocumentStore + DeliveryStore + DeliveryRelay + TimerStore
+{
     /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
     /// be asked after.
     fn close(&self);
 
     /// Whether the last attempt to write worked.
     fn healthy(&self) -> bool;
+
+    /// The processes that serve this store.
+    fn nodes(&self) -> Arc<dyn Nodes>;
 
     /// Counters and gauges for operators.
     fn metrics(&self) -> Vec<StoreMetric>;
@@ -131,6 +178,13 @@ pub trait CommitLog: Send + Sync + 'static {
     /// Settles when all that was submitted before for this subject is durable; fails if something
     /// of this incarnation failed.
     fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle);
+
+    /// Whether others commit here, too: then what an entity holds in memory may be old.
+    fn is_shared(&self) -> bool;
+
+    /// The same as a barrier, and a conflict where somebody else has committed behind what was read
+    /// of the entity.
+    fn confirm(&self, read: EntityRead, settle: Settle);
 
     /// The entity as it is committed.
     fn load(&self, subject: Subject) -> Later<Result<Option<Stored>, LoadError>>;

@@ -3,7 +3,9 @@
 
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
+use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::event::Event;
 use colloquy_model::id::{KeyId, WebhookId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
@@ -41,6 +43,13 @@ pub trait CommitSink: Send + Sync + 'static {
     /// Takes in a batch that is durable. When it returns, whatever is asked shows all of it.
     fn committed(&self, batch: CommittedBatch);
 
+    /// Takes in what other processes committed, up to a position. When it returns, whatever is asked
+    /// shows all of it.
+    fn followed(&self, batch: Vec<Followed>, position: Position);
+
+    /// The names that are held on to for lists, for some headers may not show them.
+    fn names_held(&self) -> Vec<HeldName>;
+
     /// Every header shows the name that a customer got by this revision: it need not be held on to
     /// for lists any more.
     fn name_copied(&self, customer: EntityNumber, revision: Sequence);
@@ -54,6 +63,15 @@ pub trait CommitSink: Send + Sync + 'static {
 
     /// The idempotency keys that are held in memory.
     fn keys(&self) -> &dyn KeyCache;
+}
+
+/// A customer's new name that is held on to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldName {
+    /// The number of the customer.
+    pub customer: EntityNumber,
+    /// The customer's revision that gave it.
+    pub revision: Sequence,
 }
 
 /// When an API key was used last.
@@ -112,41 +130,40 @@ pub struct FirstRow {
     pub number: FeedNumber,
 }
 
-/// A sink that takes in nothing, for tests of what a store does by itself.
-#[cfg(test)]
-#[derive(Debug, Default)]
-pub(super) struct NoSink;
-
-#[cfg(test)]
-impl CommitSink for NoSink {
-    fn recovered_record(&self, _: &StoredRecord, _: Timestamp) -> serde_json::Result<()> {
-        Ok(())
-    }
-    fn recovered_endpoint(&self, _: WebhookId, _: Tenant) {}
-    fn recovered_name(&self, _: EntityNumber, _: &str, _: Sequence) {}
-    fn opened(&self, _: Position) {}
-    fn committed(&self, _: CommittedBatch) {}
-    fn name_copied(&self, _: EntityNumber, _: Sequence) {}
-    fn key_uses(&self) -> Vec<KeyUse> {
-        Vec::new()
-    }
-    fn redacted(&self, json: &[u8]) -> Vec<u8> {
-        json.to_vec()
-    }
-    fn keys(&self) -> &dyn KeyCache {
-        self
-    }
+/// A commit of another process, as it stands in the store.
+#[derive(Debug)]
+pub struct Followed {
+    /// The entity that was changed.
+    pub subject: Subject,
+    /// The tenant that the data belongs to.
+    pub tenant: Tenant,
+    /// The sequence of its last row.
+    pub sequence: Sequence,
+    /// The position and number of its first row.
+    pub first: FirstRow,
+    /// Its public events.
+    pub events: Vec<Event>,
+    /// What became of the entity beside.
+    pub change: FollowedChange,
+    /// A customer's new name.
+    pub renamed: Option<String>,
+    /// Whether texts of the entity were redacted.
+    pub redacts: bool,
+    /// Whether it left a chore to be done.
+    pub leaves_chore: bool,
 }
 
-#[cfg(test)]
-impl KeyCache for NoSink {
-    fn note_recovered(&self, _: &KeyHash, _: Position) {}
-    fn overflow(&self) -> Option<Vec<KeyPosition>> {
-        None
-    }
-    fn slices_to_merge(&self) -> Option<Vec<i64>> {
-        None
-    }
-    fn put_behind(&self, _: KeySlice, _: &[i64]) {}
-    fn drop_slice(&self, _: i64) {}
+/// What a commit of another process did to its entity, as far as anything in memory shows it.
+#[derive(Debug)]
+pub enum FollowedChange {
+    /// Nothing that is held in memory.
+    None,
+    /// It put a record.
+    Record(StoredRecord),
+    /// It deleted the record.
+    RecordGone,
+    /// It deleted the document for good.
+    DocumentGone,
+    /// The conversation sleeps until then.
+    Snoozed(Timestamp),
 }

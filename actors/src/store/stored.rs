@@ -207,7 +207,8 @@ pub struct EventQuery {
     pub until: Option<Position>,
     /// The filter that the items of the list pass.
     pub filter: EventFilter,
-    /// How many items are given at most.
+    /// How many items are given at most; with 0 the page tells by its cursor where the last event
+    /// stands.
     pub limit: u32,
     /// Whether all that match are counted.
     pub total: bool,

@@ -26,6 +26,7 @@ use super::messages::{
     ChangeSupervision, Given, GivenValue, KINDS, KindsView, Number, SettingView, SupervisionError,
     SupervisionView,
 };
+use super::peers::Peers;
 use super::settings_view::SettingsView;
 use super::turns::Turns;
 use crate::store::{Store, Stored};
@@ -43,6 +44,8 @@ pub struct Supervision {
     configured: BTreeMap<&'static str, Policy>,
     kept: Arc<SettingsView>,
     store: Arc<dyn Store>,
+    /// The way to other nodes, where there may be some.
+    peers: Option<Arc<Peers>>,
     /// Held while a change is judged and committed, so that the next one sees it.
     changing: tokio::sync::Mutex<()>,
     turns: Turns,
@@ -70,9 +73,23 @@ impl Supervision {
             configured,
             kept,
             store,
+            peers: None,
             changing: tokio::sync::Mutex::default(),
             turns: Turns::default(),
         }
+    }
+
+    /// The same, with the actors of other nodes.
+    pub(crate) fn with_peers(self, peers: Arc<Peers>) -> Self {
+        Supervision {
+            peers: Some(peers),
+            ..self
+        }
+    }
+
+    /// The way to other nodes, where there may be some.
+    pub(super) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_deref()
     }
 
     /// Every kind of actor, in the order in which operators see them.

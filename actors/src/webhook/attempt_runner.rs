@@ -103,6 +103,8 @@ impl AttemptRunner {
                 None => store.event_at(attempt.position).await,
             };
             let end = match event {
+                // Reading took its time, or this process was stopped: another one may deliver.
+                Ok(Some(_)) if store.delivery_term().is_none() => AttemptEnd::StoreAway,
                 Ok(Some(event)) => {
                     let request = SignedRequest::new(&endpoint, &event, attempt.attempt);
                     AttemptEnd::Made(request.post(&*courier, timeout).await)

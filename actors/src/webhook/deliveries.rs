@@ -18,25 +18,28 @@ use super::dispatcher::Dispatcher;
 use super::dispatcher_messages::{Dependencies, Drain, Message};
 use super::endpoint_health::{HealthPage, StoredHealth, disabled_reason, health_view};
 use super::messages::{
-    DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayRequest, ReplayView, Requester,
-    Retry,
+    AllHealth, DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayRequest, ReplayView,
+    Requester, Retry,
 };
+use super::relaying::{Relayed, RelayedAnswer, RelayedCaller, RelayedReplay};
+use super::request_keys;
 use super::webhook_filter::EventKindNames;
 use crate::accounts::Identity;
 use crate::feed::Feed;
 use crate::store::{
-    DeliveryQuery, DeliveryState, ListFailure, Store, Stored, StoredDelivery, StoredRecord,
+    DeliveryQuery, DeliveryState, ListFailure, ReadError, Store, Stored, StoredDelivery,
+    StoredRecord,
 };
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, WebhookId};
-use colloquy_model::idempotency::Reservation;
+use colloquy_model::idempotency::{Reservation, ReservedKeys};
 use colloquy_model::page::{Page, Paging};
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{ActorHandle, SupervisedKind};
+use colloquy_runtime::{ActorHandle, LoadError, SupervisedKind};
 
 /// A list waits so long for the matcher, and an ask for its answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
@@ -91,6 +94,8 @@ pub(crate) struct DeliveryDependencies {
     pub(crate) courier: Arc<dyn Courier>,
     /// Disables endpoints whose receivers want no more.
     pub(crate) disabler: Disabler,
+    /// Where keys of requests are reserved.
+    pub(crate) keys: Arc<dyn ReservedKeys>,
 }
 
 impl Deliveries {
@@ -109,12 +114,14 @@ impl Deliveries {
             identity,
             courier,
             disabler,
+            keys,
         } = dependencies;
         let dependencies = Dependencies {
             store: Arc::clone(&store),
             feed,
             courier,
             disabler,
+            keys,
             settings: Arc::new(settings),
             counters: Arc::clone(&counters),
         };
@@ -212,6 +219,12 @@ impl Deliveries {
         caller: Caller,
         reservation: Option<Reservation>,
     ) -> Result<Answer, DeliveryError> {
+        if !self.delivers() {
+            let by = RelayedCaller::of(webhook, &caller, reservation.as_ref());
+            return self.relay(Relayed::Retry(by, delivery), reservation).await;
+        }
+        self.store.catch_up().await.map_err(away)?;
+        let reservation = request_keys::still_reserved(&*self.store, reservation).await?;
         let (reply, answer) = oneshot::channel();
         let requester = Requester {
             webhook,
@@ -257,6 +270,13 @@ impl Deliveries {
             until,
             events,
         };
+        if !self.delivers() {
+            let by = RelayedCaller::of(webhook, &caller, reservation.as_ref());
+            let replay = RelayedReplay::of(&view);
+            return self.relay(Relayed::Replay(by, replay), reservation).await;
+        }
+        self.store.catch_up().await.map_err(away)?;
+        let reservation = request_keys::still_reserved(&*self.store, reservation).await?;
         let (reply, answer) = oneshot::channel();
         let requester = Requester {
             webhook,
@@ -279,13 +299,7 @@ impl Deliveries {
     /// # Errors
     /// Nobody delivers now, or the list took too long.
     pub async fn health(&self, paging: Paging) -> Result<Page, ListFailure> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(Message::Health(reply));
-        let all = tokio::time::timeout(ASK_MAX, answer)
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .ok_or(ListFailure::Away)?;
+        let all = self.all_health().await?;
         let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
         let page = HealthPage::of(all, paging);
         let totals = self
@@ -338,6 +352,49 @@ impl Deliveries {
         self.counters.read()
     }
 
+    /// What memory knows of all endpoints, at the process that delivers.
+    async fn all_health(&self) -> Result<AllHealth, ListFailure> {
+        if !self.delivers() {
+            let answer = self.ask_relayed(&Relayed::Health).await?;
+            return answer.health().ok_or(ListFailure::Away);
+        }
+        self.store.catch_up().await?;
+        let (reply, answer) = oneshot::channel();
+        self.tell(Message::Health(reply));
+        let answer = tokio::time::timeout(ASK_MAX, answer).await;
+        answer.ok().and_then(Result::ok).ok_or(ListFailure::Away)
+    }
+
+    /// Whether this process is the one that delivers.
+    fn delivers(&self) -> bool {
+        self.store.delivery_term().is_some()
+    }
+
+    /// Has the process that delivers do what is asked; what it keeps under the key is known here
+    /// then.
+    async fn relay(
+        &self,
+        request: Relayed,
+        reservation: Option<Reservation>,
+    ) -> Result<Answer, DeliveryError> {
+        let answer = self.ask_relayed(&request).await;
+        let answer = answer.map_err(|_| DeliveryError::Unknown)?.accepted();
+        if let (Some(reservation), Ok(_) | Err(DeliveryError::Overtaken)) = (reservation, &answer) {
+            request_keys::settle(&*self.store, reservation).await;
+        }
+        answer
+    }
+
+    async fn ask_relayed(&self, request: &Relayed) -> Result<RelayedAnswer, ReadError> {
+        // Shapes of ours: they can't fail.
+        let body = serde_json::to_vec(request).unwrap_or_default();
+        let answer = self.store.relay(body).await?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            tracing::error!(%error, "the answer of another node can't be read");
+            ReadError::Away
+        })
+    }
+
     fn tell(&self, message: Message) {
         // Untold, the message is dropped, and with it the reply that is waited for.
         self.dispatcher.tell(message);
@@ -361,6 +418,13 @@ impl Deliveries {
             .await?
             .filter(|record| record.tenant == tenant)
             .ok_or(ListFailure::NotFound)?;
+        if !self.delivers() {
+            return match self.ask_relayed(&Relayed::Reach).await {
+                Ok(RelayedAnswer::Reached) => Ok(()),
+                Ok(_) | Err(_) => Err(ListFailure::Away),
+            };
+        }
+        self.store.catch_up().await?;
         let (reply, reached) = oneshot::channel();
         self.tell(Message::Reach(reply));
         tokio::time::timeout(ASK_MAX, reached)
@@ -378,6 +442,10 @@ async fn answered(
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) | Err(_) => Err(DeliveryError::Unknown),
     }
+}
+
+fn away(error: ReadError) -> DeliveryError {
+    LoadError::from(error).into()
 }
 
 fn json(shown: &impl Serialize) -> Bytes {

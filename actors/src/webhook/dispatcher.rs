@@ -18,7 +18,7 @@ use super::opening::{self, Opened, OpenedParts};
 use super::pending_requests::{PendingRequest, PendingRequests};
 use super::replays::Replays;
 use super::write_schedule::{PendingWrite, WriteSchedule};
-use crate::store::{Matched, ReadError};
+use crate::store::{DeliveryTerm, Matched, ReadError};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{Context, ThreadActor};
 
@@ -26,6 +26,8 @@ use colloquy_runtime::{Context, ThreadActor};
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// It looks around when nothing happens.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a process that may not deliver looks whether it may.
+const LOOK_PAUSED: Duration = Duration::from_millis(100);
 
 /// Where the dispatcher is between its start and its end.
 ///
@@ -36,8 +38,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 enum Phase {
     /// The store's state is being read; nothing else is done.
     Opening,
-    /// It matches, sends and writes.
-    Running,
+    /// It matches, sends and writes, in this term.
+    Running(DeliveryTerm),
     /// It waits for what is under way, and writes.
     Draining(Drain),
 }
@@ -91,6 +93,7 @@ impl ThreadActor for Dispatcher {
             Message::ReplayFound(start) => self.begin_replay(*start, context),
             Message::ReplayRead(page) => self.take_replay_page(*page),
             Message::RetryRead(read) => self.send_again(*read, context),
+            Message::Relayed(requests) => self.take_relayed(requests, context),
             Message::Wake => self.wakes_at = None,
         }
         self.go_on(context);
@@ -138,12 +141,14 @@ impl Dispatcher {
             queue,
             replays,
             writes,
+            term,
         } = opened.into_parts(&self.dependencies.settings);
         let (store, feed) = (&self.dependencies.store, &self.dependencies.feed);
         self.follower = FeedFollower::new(Arc::clone(store), Arc::clone(feed), matcher);
         (self.endpoints, self.queue) = (endpoints, queue);
         (self.replays, self.writes) = (replays, writes);
-        self.phase = Phase::Running;
+        self.phase = Phase::Running(term);
+        self.listen(context);
     }
 
     /// Does what follows from what it was told.
@@ -151,7 +156,12 @@ impl Dispatcher {
         match self.phase {
             Phase::Opening => return,
             Phase::Draining(_) => return self.drain(context),
-            Phase::Running => {}
+            Phase::Running(term) => match self.dependencies.store.delivery_term() {
+                Some(now) if now == term => {}
+                // Another process has delivered in between: what is known here is old.
+                Some(_) => return context.begin_anew(),
+                None => return self.pause(context),
+            },
         }
         self.match_on();
         let position = self.follower.position();
@@ -176,6 +186,15 @@ impl Dispatcher {
         self.set_alarm(pending, context);
     }
 
+    /// Begins nothing and writes nothing while another process may deliver.
+    fn pause(&mut self, context: &mut Context<Message>) {
+        let at = Instant::now() + LOOK_PAUSED;
+        if self.wakes_at.is_none_or(|wakes| at < wakes) {
+            self.wakes_at = Some(at);
+            context.send_after(LOOK_PAUSED, Message::Wake);
+        }
+    }
+
     /// Whether nothing new is begun any more.
     pub(super) fn is_draining(&self) -> bool {
         matches!(self.phase, Phase::Draining(_))
@@ -188,7 +207,7 @@ impl Dispatcher {
                 drop(drain.done);
                 context.stop();
             }
-            Phase::Running | Phase::Draining(_) => self.phase = Phase::Draining(drain),
+            Phase::Running(_) | Phase::Draining(_) => self.phase = Phase::Draining(drain),
         }
     }
 
@@ -227,7 +246,7 @@ impl Dispatcher {
             .filter(|_| !self.queue.is_writing());
         let drained = match &self.phase {
             Phase::Draining(drain) => Some(drain.until),
-            Phase::Opening | Phase::Running => None,
+            Phase::Opening | Phase::Running(_) => None,
         };
         let look = now + LOOK_EVERY;
         let at = [queue, write, drained].into_iter().flatten().min();

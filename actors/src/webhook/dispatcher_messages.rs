@@ -15,8 +15,10 @@ use super::feed_reading::FeedNews;
 use super::messages::{AllHealth, ReplayRequest, Retry};
 use super::opening::Opened;
 use super::replays::{ReplayPage, ReplayStart};
+use super::taken_request::TakenRequest;
 use crate::feed::Feed;
 use crate::store::{DeliverySlice, DueLanes, ReadError, Store, StoredDelivery, Unwritten, Written};
+use colloquy_model::idempotency::ReservedKeys;
 
 /// What the dispatcher works with.
 #[derive(Clone)]
@@ -25,6 +27,7 @@ pub(super) struct Dependencies {
     pub(super) feed: Arc<Feed>,
     pub(super) courier: Arc<dyn Courier>,
     pub(super) disabler: Disabler,
+    pub(super) keys: Arc<dyn ReservedKeys>,
     pub(super) settings: Arc<WebhookSettings>,
     pub(super) counters: Arc<DeliveryCounters>,
 }
@@ -56,6 +59,8 @@ pub(super) enum Message {
     ReplayFound(Box<ReplayStart>),
     ReplayRead(Box<ReplayPage>),
     RetryRead(Box<RetryRead>),
+    /// What other processes ask, which do not deliver.
+    Relayed(Vec<TakenRequest>),
     Wake,
 }
 

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::accounts::record::{Record, RecordCommand, RecordRequest};
+use crate::idempotency::Keys;
 use crate::store::sqlite::{SqliteStore, StoreSettings};
 use crate::store::{DeliveryState, Later, Store};
 use crate::views::Views;
@@ -193,6 +194,7 @@ impl Desk {
             identity: Arc::clone(&self.views.identity),
             courier: Arc::<Scripted>::clone(&self.courier),
             disabler: Arc::new(|_| Box::pin(async { Disabling::Done })),
+            keys: Arc::<Keys>::clone(&self.views.keys),
         };
         Deliveries::start(dependencies, settings()).unwrap()
     }

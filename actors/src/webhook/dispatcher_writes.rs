@@ -77,8 +77,9 @@ impl Dispatcher {
                 );
                 context.restart();
             }
-            // What it does not know is delivered again after the next start.
-            Err(Unwritten::Closed) => context.stop(),
+            // What it does not know is delivered again, by whoever delivers next.
+            Err(Unwritten::Elsewhere) if !self.is_draining() => context.begin_anew(),
+            Err(Unwritten::Elsewhere | Unwritten::Closed) => context.stop(),
         }
     }
 }

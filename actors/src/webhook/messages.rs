@@ -136,6 +136,12 @@ pub enum DeliveryError {
     /// A value is not acceptable.
     #[error("{}: {}", .0.field, .0.reason)]
     Invalid(Invalid),
+    /// Another process has answered a request with the same key.
+    #[error("the request's key is answered")]
+    Overtaken,
+    /// Another process has a request with the same key, which still runs.
+    #[error("the request's key is in use")]
+    KeyInUse,
     /// Nobody delivers now; whether it was done is not known.
     #[error("nobody delivers now")]
     Unknown,

@@ -10,7 +10,7 @@ use super::matcher::Matcher;
 use super::replays::Replays;
 use super::restore::restore_endpoint;
 use super::write_schedule::WriteSchedule;
-use crate::store::{ReadError, Store, WebhookState};
+use crate::store::{DeliveryTerm, ReadError, Store, WebhookState};
 use colloquy_model::position::Position;
 
 /// What the store holds when a process begins.
@@ -18,6 +18,8 @@ pub(super) struct Opened {
     /// The position of the last commit.
     last_position: Position,
     state: WebhookState,
+    /// The term in which this process delivers by this state.
+    term: DeliveryTerm,
 }
 
 /// The dispatcher's parts as they begin.
@@ -28,6 +30,7 @@ pub(super) struct OpenedParts {
     pub(super) queue: DeliveryQueue,
     pub(super) replays: Replays,
     pub(super) writes: WriteSchedule,
+    pub(super) term: DeliveryTerm,
 }
 
 /// Reads what the store holds, behind all that an earlier process has handed in: what is read
@@ -37,10 +40,13 @@ pub(super) struct OpenedParts {
 /// The store can't be read now.
 pub(super) async fn read_state(store: &dyn Store) -> Result<Opened, ReadError> {
     let last_position = store.begin_deliveries().await?;
+    // Another process that delivers from now on makes it another one.
+    let term = store.delivery_term().ok_or(ReadError::Away)?;
     let state = store.webhook_state().await?;
     Ok(Opened {
         last_position,
         state,
+        term,
     })
 }
 
@@ -50,6 +56,7 @@ impl Opened {
         let Opened {
             last_position,
             state,
+            term,
         } = self;
         let mut endpoints = EndpointDirectory::default();
         let mut matcher = matcher_at(last_position, &state);
@@ -79,6 +86,7 @@ impl Opened {
             queue,
             replays: Replays::new(state.last_lane, state.replays),
             writes: WriteSchedule::new(state.matched),
+            term,
         }
     }
 }

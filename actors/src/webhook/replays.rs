@@ -346,9 +346,10 @@ async fn first_behind(
     since: Option<Timestamp>,
 ) -> Result<StreamOffset, ReadError> {
     let since = since.map_or(Timestamp::MIN, |since| since - DISORDER);
-    let (mut low, mut high) = (low.0, NUMBER_MAX);
+    // As a rule little has to be passed by, or nothing: strides that double come first, then halves.
+    let (mut low, mut high, mut stride) = (low.0, NUMBER_MAX, 0);
     while low < high {
-        let middle = low + (high - low) / 2;
+        let middle = low + stride.min((high - low) / 2);
         let query = EventQuery {
             tenant,
             source: EventSource::Account,
@@ -360,14 +361,128 @@ async fn first_behind(
         };
         match store.events(query).await {
             Ok(page) => match page.iter().flat_map(|page| &page.events).next() {
-                Some(event) if event.at < since => low = event.number.0,
+                Some(event) if event.at < since => {
+                    low = event.number.0;
+                    stride = (2 * stride).max(1);
+                }
                 Some(_) | None => high = middle,
             },
-            Err(ReadError::Expired) => low = middle + 1,
+            Err(ReadError::Expired) => {
+                low = middle + 1;
+                stride = (2 * stride).max(1);
+            }
             // Nobody has such a number yet.
             Err(ReadError::NoCursor(_)) => high = middle,
             Err(error) => return Err(error),
         }
     }
     Ok(StreamOffset(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::store::{FeedRow, Later};
+    use colloquy_model::caller::Mode;
+    use colloquy_model::event::{EventRow, SeenNow};
+    use colloquy_model::event_kind::EventKind;
+    use colloquy_model::sequence::Sequence;
+    use colloquy_model::stream::FeedNumber;
+
+    /// Events 1, 2, 3 … up to `last`, an hour from one to the next; those up to `floor` have expired.
+    #[derive(Default)]
+    struct Hourly {
+        floor: u64,
+        last: u64,
+        reads: AtomicU64,
+    }
+
+    fn hour(number: u64) -> Timestamp {
+        Timestamp::EPOCH + Duration::from_hours(number)
+    }
+
+    fn event(tenant: Tenant, number: u64) -> Arc<Event> {
+        let row = EventRow {
+            position: Position(1),
+            tenant,
+            number: FeedNumber(number),
+            entity: EntityNumber(7),
+            sequence: Sequence(1),
+            kind: EventKind::MessageCreated,
+            at: hour(number),
+        };
+        Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
+    }
+
+    impl EventLog for Hourly {
+        fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            let after = query.after.0;
+            let next = (after < self.last).then(|| event(query.tenant, after + 1));
+            let page = EventPage {
+                events: next.into_iter().collect(),
+                ..EventPage::default()
+            };
+            let read = if after < self.floor {
+                Err(ReadError::Expired)
+            } else {
+                Ok(Some(page))
+            };
+            Box::pin(std::future::ready(read))
+        }
+
+        fn happened_behind(&self, _: Position, _: u32) -> Later<Result<Vec<FeedRow>, ReadError>> {
+            Box::pin(std::future::ready(Err(ReadError::Away)))
+        }
+
+        fn event_at(&self, _: Position) -> Later<Result<Option<Arc<Event>>, ReadError>> {
+            Box::pin(std::future::ready(Err(ReadError::Away)))
+        }
+    }
+
+    /// Where a replay of what happened since then begins.
+    fn beginning(log: &Hourly, since: Option<Timestamp>) -> u64 {
+        let tenant = Tenant::of(1, Mode::Live);
+        let found = pin!(first_behind(log, tenant, StreamOffset::BEGINNING, since));
+        // The log answers at once.
+        match found.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(found)) => found.0,
+            Poll::Ready(Err(_)) | Poll::Pending => u64::MAX,
+        }
+    }
+
+    #[test]
+    fn a_replay_begins_before_the_first_event_that_is_asked_for_and_left() {
+        for last in [0, 1, 2, 3, 7, 8, 100] {
+            for floor in [0, 1, 2, 5, 64].into_iter().filter(|floor| *floor <= last) {
+                let log = Hourly {
+                    floor,
+                    last,
+                    ..Hourly::default()
+                };
+                assert_eq!(beginning(&log, None), floor, "{last} events");
+                for first in 1..=last + 1 {
+                    let found = beginning(&log, Some(hour(first) + DISORDER));
+                    let before = (first - 1).max(floor);
+                    assert_eq!(found, before, "{first} of {last}, {floor} expired");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_to_be_passed_by_it_is_found_by_one_read() {
+        let log = Hourly {
+            last: 1_000_000,
+            ..Hourly::default()
+        };
+        assert_eq!(beginning(&log, None), 0);
+        assert_eq!(log.reads.load(Ordering::Relaxed), 1);
+        assert_eq!(beginning(&log, Some(hour(700_000) + DISORDER)), 699_999);
+        assert!(log.reads.load(Ordering::Relaxed) < 2 * 20 + 2);
+    }
 }

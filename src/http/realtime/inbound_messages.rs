@@ -24,7 +24,7 @@ use super::super::idempotency::RequestIdentity;
 use super::super::operation::Verb;
 use super::super::problem::{Kind, Problem};
 use super::super::routes::WRITING;
-use super::super::{admission, authentication, conditions, idempotency, json};
+use super::super::{admission, authentication, conditions, idempotency, json, overtaken};
 use super::access_watch::ConnectionAuth;
 use super::limits::FrameBytes;
 
@@ -132,6 +132,7 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
     let principal = auth
         .principal(app, at)
         .ok_or_else(|| Problem::new(Kind::Unauthorized, "the key holds no more"))?;
+    authentication::check_is_current(app)?;
     let address = caller
         .actor
         .address
@@ -139,6 +140,12 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
     admission::admit(app, &principal, Arrival { address, at }, &mut None).await?;
     authentication::check_key_type(&principal, SENDING)?;
     authentication::check_permissions(&principal, SENDING)?;
+    overtaken::decided_anew(app, async || write(peer, send).await).await
+}
+
+/// The idempotency key, and then the conversation.
+async fn write(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Problem> {
+    let SocketPeer { app, caller, .. } = peer;
     let message: SendMessage = json::parse(&send.message)?;
     let request = RequestIdentity::of_message(send.conversation, caller.actor.user)
         .fingerprint(&send.message);

@@ -195,6 +195,7 @@ impl Session {
 
     fn may_read(&self) -> Result<(), Problem> {
         let principal = self.peer.auth.principal(&self.peer.app, Timestamp::now());
+        authentication::check_is_current(&self.peer.app)?;
         if principal.is_some_and(|principal| {
             authentication::granted(&principal, Permission::ConversationsRead)
         }) {
@@ -443,6 +444,7 @@ async fn follow(
         let principal = peer.auth.principal(&peer.app, Timestamp::now());
         let principal =
             principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
+        authentication::check_is_current(&peer.app)?;
         filter.kinds = authentication::visible_kinds(&peer.app, &principal, &peer.caller);
         if filter.kinds.is_empty() {
             shows = Visibility::Documents;

@@ -12,6 +12,6 @@ pub(super) async fn create(
     call: ApiCall,
     Json(new): Json<CreateAccount>,
 ) -> Result<Output, Problem> {
-    let number = call.app.system.next_account_number();
+    let number = call.app.system.next_account_number().await?;
     make::<Account, _>(call, OpenAccount { new, number }).await
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use colloquy_actors::supervision::messages::{ChangeSupervision, SupervisionError};
-use colloquy_actors::supervision::{ActorKindView, ActorStateView, InstanceView};
+use colloquy_actors::supervision::{
+    ActorKindView, ActorStateView, InstanceSort, InstanceView, InstancesWanted, Steering,
+};
 use colloquy_model::answer::Answer;
-use colloquy_runtime::{Found, Instance, InstanceOrder, InstanceQuery, SupervisedKind};
+use colloquy_runtime::SupervisedKind;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
@@ -46,7 +48,7 @@ pub(super) struct InstancesQuery {
     state: Option<LiveState>,
     /// By what they are sorted, the largest or latest first. Default: `last_used`.
     #[param(inline)]
-    sort: Option<Sort>,
+    sort: Option<InstanceSort>,
     /// How many at most. Default: 20.
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<u32>,
@@ -62,100 +64,81 @@ enum LiveState {
     Quarantined,
 }
 
-/// By what actors are sorted.
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Sort {
-    Mailbox,
-    Bytes,
-    Restarts,
-    LastUsed,
-}
-
 impl InstancesQuery {
-    fn wanted(&self) -> Result<InstanceQuery, Problem> {
+    fn wanted(&self) -> Result<InstancesWanted, Problem> {
         let limit = self.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=INSTANCES_MAX).contains(&limit) {
             let reason = format!("must be an integer from 1 to {INSTANCES_MAX}");
             return Err(Problem::invalid("limit", reason));
         }
-        let state = self.state.map(|state| match state {
-            LiveState::Loading => ActorStateView::Loading,
-            LiveState::Ready => ActorStateView::Ready,
-            LiveState::BackingOff => ActorStateView::BackingOff,
-            LiveState::Quarantined => ActorStateView::Quarantined,
-        });
-        Ok(InstanceQuery {
-            state: state.map(Into::into),
-            order: match self.sort.unwrap_or(Sort::LastUsed) {
-                Sort::Mailbox => InstanceOrder::Mailbox,
-                Sort::Bytes => InstanceOrder::Bytes,
-                Sort::Restarts => InstanceOrder::Restarts,
-                Sort::LastUsed => InstanceOrder::LastUsed,
-            },
-            limit: limit as usize,
+        Ok(InstancesWanted {
+            state: self.state.map(|state| match state {
+                LiveState::Loading => ActorStateView::Loading,
+                LiveState::Ready => ActorStateView::Ready,
+                LiveState::BackingOff => ActorStateView::BackingOff,
+                LiveState::Quarantined => ActorStateView::Quarantined,
+            }),
+            sort: self.sort.unwrap_or(InstanceSort::LastUsed),
+            limit,
         })
     }
 }
 
 pub(super) async fn kinds(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let kinds = call.app.system.supervision.kinds().iter();
-    let data = kinds.map(|kind| kind.overview().into()).collect();
+    let data = call.app.system.supervision.figures().await;
     Ok(list(&ActorKinds { data }))
 }
 
 pub(super) async fn kind(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
-    Ok(json(&ActorKindView::from(kind.overview())))
+    let figures = call.app.system.supervision.figures_of(&*kind).await;
+    Ok(json(&figures))
 }
 
 pub(super) async fn instances(call: ApiCall, query: InstancesQuery) -> Result<Output, Problem> {
-    let kind = kind_of(&call)?;
-    let found = kind.instances(query.wanted()?).into_iter();
-    let data = found.map(InstanceView::of).collect();
+    let (kind, wanted) = (kind_of(&call)?, query.wanted()?);
+    let supervision = &call.app.system.supervision;
+    let data = supervision.instances(&*kind, wanted).await;
     Ok(list(&ActorInstances { data }))
 }
 
 pub(super) async fn instance(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
-    let found = kind.instance(call.segment(1)).await?;
-    Ok(json(&InstanceView::of(found)))
+    let supervision = &call.app.system.supervision;
+    let found = supervision.instance(&*kind, call.segment(1)).await?;
+    Ok(json(&found))
 }
 
 pub(super) async fn restart(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    steer(call, |kind, id| kind.restart(id)).await
+    steer(call, Steering::Restart).await
 }
 
 pub(super) async fn passivate(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    steer(call, |kind, id| kind.passivate(id)).await
+    steer(call, Steering::Passivate).await
 }
 
 pub(super) async fn release(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    steer(call, |kind, id| kind.release(id)).await
+    steer(call, Steering::Release).await
 }
 
 pub(super) async fn crash(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
-    steer(call, |kind, id| kind.crash(id)).await
+    steer(call, Steering::Crash).await
 }
 
 /// Gives an actor a command, if the actor is in the state that the caller names; of several callers
 /// that name the same state, one command is judged after the other is done.
-async fn steer(
-    call: ApiCall,
-    command: for<'k> fn(&'k dyn SupervisedKind, &'k str) -> Found<'k>,
-) -> Result<Output, Problem> {
+async fn steer(call: ApiCall, steering: Steering) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
-    let id = call.segment(1);
+    let (id, supervision) = (call.segment(1), &call.app.system.supervision);
     let found = match &call.if_match {
-        None => command(&*kind, id).await?,
+        None => supervision.steer(&*kind, id, steering).await?,
         Some(precondition) => {
-            let supervision = &call.app.system.supervision;
             let _turn = supervision.turns().take(kind.kind(), id).await;
-            let seen = shown(kind.instance(id).await?);
+            let seen = shown(&supervision.instance(&*kind, id).await?);
             if !precondition.holds(&response::tag_of(&seen)) {
                 return Err(SupervisionError::Precondition.into());
             }
-            command(&*kind, id).await?
+            supervision.steer(&*kind, id, steering).await?
         }
     };
     done(call, found).await
@@ -169,8 +152,8 @@ pub(super) fn check_drills(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Prob
 }
 
 /// The answer to a command: the actor as it stands afterwards.
-async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
-    let id = &instance.id;
+async fn done(call: ApiCall, instance: InstanceView) -> Result<Output, Problem> {
+    let id = call.segment(1);
     let request_id = &*call.caller.actor.request_id;
     tracing::info!(
         id,
@@ -178,7 +161,7 @@ async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
         operation = call.request.path(),
         "an operator has steered an actor"
     );
-    let shown = shown(instance);
+    let shown = shown(&instance);
     let answer = Answer::ok(Some(response::tag_of(&shown)), shown);
     let ApiCall {
         app,
@@ -192,8 +175,8 @@ async fn done(call: ApiCall, instance: Instance) -> Result<Output, Problem> {
 }
 
 /// An actor as it is shown; its tag is made of this.
-fn shown(instance: Instance) -> Bytes {
-    Bytes::from(serde_json::to_vec(&InstanceView::of(instance)).unwrap_or_default())
+fn shown(instance: &InstanceView) -> Bytes {
+    Bytes::from(serde_json::to_vec(instance).unwrap_or_default())
 }
 
 pub(super) async fn settings(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {

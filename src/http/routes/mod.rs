@@ -12,6 +12,7 @@ mod document;
 mod events;
 mod keys;
 mod messages;
+mod nodes;
 mod operator_table;
 mod realtime;
 mod records;

@@ -9,13 +9,14 @@ use colloquy_model::key::KeyView;
 
 use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::super::problem::Kind;
-use super::{accounts, actors, deliveries, keys, records};
+use super::{accounts, actors, deliveries, keys, nodes, records};
 
 /// What operators do, in the order in which the document shows it.
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = of_accounts();
     all.extend(of_keys());
     all.extend(watching());
+    all.extend(of_nodes());
     all.extend(of_actors());
     let steering = steering().into_iter();
     all.extend(steering.map(|one| one.auth(AuthRequirement::Operator).conditional()));
@@ -128,11 +129,34 @@ fn watching() -> Vec<Operation> {
     ]
 }
 
+fn of_nodes() -> Vec<Operation> {
+    const TAG: &str = "Operators: nodes";
+    vec![
+        get("/admin/v1/nodes", "listNodes", nodes::list)
+            .about(
+                TAG,
+                "List nodes",
+                "The processes that serve the store; on the embedded store there is one.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<nodes::NodeList>(),
+        post("/admin/v1/nodes/{node}/drain", "drainNode", nodes::drain)
+            .about(
+                TAG,
+                "Drain a node",
+                "Its `/readyz` answers 503 within 15 s, so that a balancer takes it out; it serves until it is told to end.",
+            )
+            .auth(AuthRequirement::Operator)
+            .accepts::<nodes::NodeView>(),
+    ]
+}
+
 fn of_actors() -> Vec<Operation> {
     const TAG: &str = "Operators: actors";
     vec![
         get("/admin/v1/actors", "listActorKinds", actors::kinds)
-            .about(TAG, "How actors fare", "The figures of every kind.")
+            .about(TAG, "How actors fare", "The figures of every kind, added up over all nodes that serve the store as they are at this moment; a node \
+                 that does not answer within 6 s is left out.")
             .auth(AuthRequirement::Operator)
             .shows::<actors::ActorKinds>(),
         get(
@@ -143,7 +167,7 @@ fn of_actors() -> Vec<Operation> {
         .about(
             TAG,
             "How the actors of one kind fare",
-            "The figures of the kind.",
+            "The figures of the kind, added up in the same way.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<ActorKindView>(),
@@ -156,7 +180,8 @@ fn of_actors() -> Vec<Operation> {
             TAG,
             "List the actors of one kind that are in memory",
             "The largest or latest first; there is no next page. One whose quarantine has ended is `ready`: the next \
-             request is let in, as its trial.",
+             request is let in, as its trial. Those of all nodes: one that several have in memory comes once for each, \
+             with its `node`.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<actors::ActorInstances>(),
@@ -169,7 +194,8 @@ fn of_actors() -> Vec<Operation> {
             TAG,
             "Get an actor",
             "One that is stored and not in memory is `passive`; looking does not load it. One that is loading is \
-             `loading`, although nobody knows yet whether it is stored.",
+             `loading`, although nobody knows yet whether it is stored. Of several nodes that have it in memory, as \
+             it is where it fares worst.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
@@ -190,7 +216,9 @@ fn steering() -> Vec<Operation> {
             "Restart an actor",
             "It drops its state behind what is queued and loads it again; a backoff ends at once, which is the restart \
              that was counted with its crash, and its crashes still count. Requests that come before that is done are \
-             one restart; where it is not in memory, in quarantine, or not asked since its quarantine, nothing is done.",
+             one restart; where it is not in memory, in quarantine, or not asked since its quarantine, nothing is done. \
+             Like every command, it reaches the actor at each node that has it in memory; 503 where one of them did not \
+             answer, and it is not known whether it was done there.",
         )
         .shows::<InstanceView>(),
         post(
@@ -229,7 +257,8 @@ fn steering() -> Vec<Operation> {
             TAG,
             "Let an actor crash",
             "A drill: its next request panics. One that is not in memory is loaded first. The drill keeps no actor in \
-             memory, and a passivation in between does not end it.",
+             memory, and a passivation in between does not end it. Of several nodes, those that have it in memory; where \
+             none has, the one that was asked.",
         )
         .known_by(actors::check_drills)
         .refuses(&[Kind::Forbidden])
@@ -257,7 +286,8 @@ fn supervision() -> Vec<Operation> {
             TAG,
             "Change how actors are supervised",
             "What is given is set, what is left out stays, null goes back to what is configured. Holds at once for \
-             actors that live, for a backoff or a quarantine that runs, counted from its beginning, and after a restart.",
+             actors that live, for a backoff or a quarantine that runs, counted from its beginning, and after a restart; at \
+             every node once it is answered.",
         )
         .auth(AuthRequirement::Operator)
         .shows::<SupervisionView>(),

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::api_call::ApiCall;
 use super::super::body::{Empty, OptionalJson};
 use super::super::output::Output;
-use super::super::problem::{Kind, Problem};
+use super::super::problem::{Kind, Outcome, Problem};
 use super::super::realtime::{ConnectionAuth, Session, SocketOpening, Transport, handshake};
 use super::LINES;
 
@@ -44,9 +44,11 @@ pub(super) async fn open(call: ApiCall, query: OpenQuery) -> Result<Output, Prob
         .live_connections
         .open(Transport::WebSocket, principal)?;
     if call.by_ticket() {
-        let redeemed = query
-            .ticket
-            .is_some_and(|ticket| call.app.system.tickets.redeem(&ticket));
+        let ticket = query.ticket.unwrap_or_default();
+        let redeemed =
+            call.app.system.tickets.redeem(&ticket).await.map_err(|_| {
+                Problem::unavailable("the ticket may be used up", Outcome::Unknown, 1)
+            })?;
         if !redeemed {
             return Err(Problem::new(
                 Kind::Unauthorized,
@@ -75,7 +77,7 @@ pub(super) async fn ticket(mut call: ApiCall, _: OptionalJson<Empty>) -> Result<
         user: call.caller.actor.user,
         ends_at,
     };
-    let text = call.app.system.tickets.issue(ticket, call.now);
+    let text = call.app.system.tickets.issue(ticket, call.now).await?;
     let (shown, kept) = (body(Some(&text), ends_at), body(None, ends_at));
     if call.reservation.is_none() {
         return Ok(Output::Answer(Answer::created(String::new(), None, shown)));

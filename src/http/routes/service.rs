@@ -90,11 +90,12 @@ pub(super) async fn readiness(call: ApiCall, _: NoQuery) -> Result<Output, Probl
     if call.app.system.ready() && !call.app.in_flight.leaving() {
         return Ok(plain("ready\n".into()));
     }
-    Err(Problem::unavailable(
-        "the server starts, stops, or has no store",
-        Outcome::None,
-        1,
-    ))
+    let reason = if call.app.system.has_store() {
+        "the server starts, stops, or is to be taken out"
+    } else {
+        "the store does not answer: nothing is served until it does"
+    };
+    Err(Problem::unavailable(reason, Outcome::None, 1))
 }
 
 pub(super) async fn metrics(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {

@@ -331,6 +331,14 @@ impl Journal<Ledger> for SharedJournal {
         self.0.enqueue(Job::Commit(incarnation, commit, settle));
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn confirm(&self, id: u64, incarnation: Incarnation, _: Sequence, settle: Settle<Violation>) {
+        self.barrier(id, incarnation, settle);
+    }
+
     fn barrier(&self, _: u64, incarnation: Incarnation, settle: Settle<Violation>) {
         self.0.enqueue(Job::Barrier(incarnation, settle));
     }

@@ -337,9 +337,11 @@ pub(in crate::store) fn deliveries_of_an_endpoint_that_is_no_more_go_with_it<B: 
 }
 
 pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
+    // More than go at once.
+    let pending: i64 = B::VOLUME.of(100, 20);
     let house = House::<B>::new();
-    waiting(&house, 300);
-    let ended = (1..=200).map(|number| {
+    waiting(&house, 3 * pending);
+    let ended = (1..=2 * pending).map(|number| {
         (
             number,
             Change::Attempted(fate(DeliveryState::Delivered, 1, Timestamp(0))),
@@ -355,7 +357,7 @@ pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
     while write(
         &house,
         DeliverySlice {
-            keep_from: Timestamp(1_151),
+            keep_from: Timestamp(1_001 + pending * 3 / 2),
             ..DeliverySlice::default()
         },
     )
@@ -366,7 +368,7 @@ pub(in crate::store) fn deliveries_that_ended_go_when_they_are_old<B: Bench>() {
             total(&house, DeliveryState::Delivered),
             total(&house, DeliveryState::Pending)
         ),
-        (50, 100)
+        B::VOLUME.of((50, 100), (10, 20))
     );
     house.is_sound();
 }

@@ -15,11 +15,13 @@ use bytes::Bytes;
 
 use super::fixture::{Bench, Failed, House, live, other, test, wait};
 use crate::accounts::record::DeleteRecord;
+use crate::idempotency::{Looked, numbered};
 use crate::store::{
     DocumentOrder, DocumentQuery, OwnedDocument, Stored, StoredComment, VersionQuery,
 };
+use colloquy_model::answer::Done;
 use colloquy_model::caller::{Actor, Caller};
-use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, NewRow};
+use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, KeptAnswer, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{
     CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
@@ -28,13 +30,14 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, UserId, VersionId};
+use colloquy_model::idempotency::key_hash;
 use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
-fn subject(id: DocumentId) -> Subject {
+pub(super) fn subject(id: DocumentId) -> Subject {
     Subject {
         kind: Kind::Document,
         number: id.number(),
@@ -42,7 +45,7 @@ fn subject(id: DocumentId) -> Subject {
     }
 }
 
-fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
+pub(super) fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
     NewVersion {
         number,
         id: VersionId::with_ordinal(Timestamp(1_000), number),
@@ -61,7 +64,7 @@ fn version(number: u64, base: Option<u64>, frame: &str) -> NewVersion {
 }
 
 /// A document's header with this title, new.
-fn header(title: &str) -> DocumentHeader {
+pub(super) fn header(title: &str) -> DocumentHeader {
     DocumentHeader {
         was_deleted: None,
         updated_at: Timestamp(1_000),
@@ -81,7 +84,7 @@ fn header(title: &str) -> DocumentHeader {
 }
 
 /// One that is changed and nothing else.
-fn changed(title: &str) -> DocumentHeader {
+pub(super) fn changed(title: &str) -> DocumentHeader {
     DocumentHeader {
         was_deleted: Some(false),
         readers: None,
@@ -90,7 +93,12 @@ fn changed(title: &str) -> DocumentHeader {
     }
 }
 
-fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commit {
+/// That a document is deleted for good, out of the bin or not.
+fn gone(was_deleted: bool) -> Header {
+    Header::DocumentGone { was_deleted }
+}
+
+pub(super) fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commit {
     let payload = Bytes::copy_from_slice(payload.as_bytes());
     let row = NewRow {
         kind: EventKind::DocumentUpdated,
@@ -111,7 +119,7 @@ fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commi
 }
 
 impl<B: Bench> House<B> {
-    fn commit(&self, commit: Commit) -> Result<(), CommitFailure<ConstraintViolation>> {
+    pub(super) fn commit(&self, commit: Commit) -> Result<(), CommitFailure<ConstraintViolation>> {
         let (settled, outcome) = sync_channel(1);
         self.store().submit(
             Incarnation::next(),
@@ -121,7 +129,7 @@ impl<B: Bench> House<B> {
         outcome.recv().unwrap()
     }
 
-    fn put(&self, id: DocumentId, expected: u64, header: DocumentHeader) {
+    pub(super) fn put(&self, id: DocumentId, expected: u64, header: DocumentHeader) {
         self.commit(commit(
             id,
             expected,
@@ -147,7 +155,7 @@ impl<B: Bench> House<B> {
     }
 }
 
-fn all() -> DocumentQuery {
+pub(super) fn all() -> DocumentQuery {
     DocumentQuery {
         tenant: live(),
         reader: None,
@@ -173,7 +181,7 @@ fn comment(number: u64, body: Option<&str>) -> CommentChange {
     }
 }
 
-fn reader(user: u64, role: i64) -> DocumentReader {
+pub(super) fn reader(user: u64, role: i64) -> DocumentReader {
     DocumentReader {
         user: EntityNumber(user),
         role,
@@ -267,14 +275,14 @@ pub(in crate::store) fn a_version_comes_back_with_the_frames_that_make_its_conte
 }
 
 /// Four documents, by title in their order, and a user who may read the last three.
-struct FourDocuments<B> {
-    house: House<B>,
-    ids: Vec<DocumentId>,
-    user: UserId,
+pub(super) struct FourDocuments<B> {
+    pub(super) house: House<B>,
+    pub(super) ids: Vec<DocumentId>,
+    pub(super) user: UserId,
 }
 
 impl<B: Bench> FourDocuments<B> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let house = House::<B>::new();
         let ids: Vec<DocumentId> = (0..4).map(|_| DocumentId::new(Timestamp(1_000))).collect();
         let user = UserId::new(Timestamp(1));
@@ -295,7 +303,7 @@ impl<B: Bench> FourDocuments<B> {
     }
 
     /// What a list has: all titles in one, and its total.
-    fn list(&self, query: DocumentQuery) -> (String, u64) {
+    pub(super) fn list(&self, query: DocumentQuery) -> (String, u64) {
         let (titles, total) = self.house.titles(query);
         (titles.concat(), total)
     }
@@ -397,6 +405,26 @@ pub(in crate::store) fn a_document_in_the_bin_is_listed_there_only_and_is_still_
     four.house.is_sound();
 }
 
+pub(in crate::store) fn a_document_that_is_gone_is_taken_off_the_total_in_which_it_was<B: Bench>() {
+    let four = FourDocuments::<B>::new();
+    four.bin_the_third();
+    let bin = DocumentQuery {
+        deleted: true,
+        ..all()
+    };
+    let erased = |place: usize, expected, was_deleted| {
+        let erased = commit(four.ids[place], expected, gone(was_deleted), "{}");
+        four.house.commit(erased).unwrap();
+    };
+    erased(0, 1, false);
+    assert_eq!(four.list(all()), ("aC".to_owned(), 2));
+    assert_eq!(four.list(bin.clone()), ("b".to_owned(), 1));
+    erased(2, 2, true);
+    assert_eq!(four.list(all()), ("aC".to_owned(), 2));
+    assert_eq!(four.list(bin), (String::new(), 0));
+    four.house.is_sound();
+}
+
 pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: Bench>() {
     let house = House::<B>::new();
     let id = DocumentId::new(Timestamp(1_000));
@@ -421,9 +449,7 @@ pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: B
         },
     );
     assert_eq!((link([1; 32]), link([2; 32]).is_some()), (None, true));
-    house
-        .commit(commit(id, 3, Header::DocumentGone, "{}"))
-        .unwrap();
+    house.commit(commit(id, 3, gone(false), "{}")).unwrap();
     assert_eq!(link([2; 32]), None);
 }
 
@@ -447,12 +473,7 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
         assert!(house.holds(word), "{word}");
     }
     house
-        .commit(commit(
-            id,
-            1,
-            Header::DocumentGone,
-            "{\"title\":\"lastword\"}",
-        ))
+        .commit(commit(id, 1, gone(false), "{\"title\":\"lastword\"}"))
         .unwrap();
     assert!(wait(house.store().load(subject(id))).unwrap().is_none());
     for word in [
@@ -466,6 +487,37 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     }
     let events = wait(house.store().happened_behind(Position(0), 10)).unwrap();
     assert_eq!(events.len(), 2, "that something happened stays");
+    house.is_sound();
+}
+
+pub(in crate::store) fn what_was_answered_about_an_erased_document_leaves_the_files<B: Bench>() {
+    let house = House::<B>::new();
+    let id = DocumentId::new(Timestamp(1_000));
+    house.put(id, 0, header("a"));
+    let looked = house
+        .views
+        .keys
+        .look(key_hash(live(), "a key"), numbered(1));
+    let Looked::Fresh(reservation, _) = looked else {
+        panic!("it has been used")
+    };
+    // Kept of what changed nothing: it has no row.
+    let answered = Commit {
+        at: Timestamp::now(),
+        rows: Vec::new(),
+        answer: Some(KeptAnswer {
+            reservation,
+            done: Done::Ok,
+            id: None,
+            etag: None,
+            body: Some(Bytes::from_static(b"{\"title\":\"answerword\"}")),
+        }),
+        ..commit(id, 1, Header::Unchanged, "{}")
+    };
+    house.commit(answered).unwrap();
+    assert!(house.holds("answerword"));
+    house.commit(commit(id, 1, gone(false), "{}")).unwrap();
+    house.until("no answer has it", || !house.holds("answerword"));
     house.is_sound();
 }
 
@@ -492,9 +544,7 @@ pub(in crate::store) fn a_user_who_owns_documents_stays<B: Bench>() {
         Failed::Commit(CommitFailure::Violated(ConstraintViolation::HasDocuments)),
         "in the bin it is theirs too"
     );
-    house
-        .commit(commit(id, 1, Header::DocumentGone, "{}"))
-        .unwrap();
+    house.commit(commit(id, 1, gone(true), "{}")).unwrap();
     user.ask(DeleteRecord).unwrap();
 }
 
@@ -535,8 +585,6 @@ pub(in crate::store) fn a_commit_that_names_a_document_needs_it_in_its_own_accou
         },
     );
     assert_eq!(naming(live(), 2), Ok(()), "it may come back");
-    house
-        .commit(commit(named, 2, Header::DocumentGone, "{}"))
-        .unwrap();
+    house.commit(commit(named, 2, gone(true), "{}")).unwrap();
     assert_eq!(naming(live(), 3), refused);
 }

@@ -63,8 +63,41 @@ pub(in crate::store) fn wait<T>(later: impl Future<Output = T>) -> T {
 /// An open store.
 pub(in crate::store) type Opened = Arc<dyn Store>;
 
+/// How a store numbers the events of an account and mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Numbering {
+    /// 1, 2, 3 …
+    WithoutGaps,
+    /// By their positions.
+    ByPosition,
+}
+
+/// How much a test lets a store hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Volume {
+    /// So much that what is slow where much is stored is seen.
+    Large,
+    /// No more than shows the promise: for a server that reads all that is stored for each query.
+    Small,
+}
+
+impl Volume {
+    /// How many of something, or how much.
+    pub(in crate::store) fn of<T>(self, large: T, small: T) -> T {
+        match self {
+            Volume::Large => large,
+            Volume::Small => small,
+        }
+    }
+}
+
 /// A place where a store can be opened, again and again.
 pub(in crate::store) trait Bench: Sized {
+    /// What the number of an event is.
+    const NUMBERING: Numbering;
+    /// How much is stored in it.
+    const VOLUME: Volume;
+
     /// An empty one.
     fn new() -> Self;
 
@@ -521,7 +554,29 @@ impl<E: Kept> Acting<E> {
     where
         E: Asked<R>,
     {
-        let Decision::Change { commit, .. } = self.decide(request, None) else {
+        self.look_when_settled(self.decide(request, None), look)
+    }
+
+    /// The same, with an idempotency key that has not been used.
+    pub(in crate::store) fn ask_with_key_and_look<R, T: Send + 'static>(
+        &mut self,
+        key: &str,
+        request: R,
+        look: impl FnOnce(&Views) -> T + Send + 'static,
+    ) -> T
+    where
+        E: Asked<R>,
+    {
+        let reservation = self.reserve(key);
+        self.look_when_settled(self.decide(request, Some(reservation)), look)
+    }
+
+    fn look_when_settled<T: Send + 'static, A>(
+        &self,
+        decision: Decision<E, A>,
+        look: impl FnOnce(&Views) -> T + Send + 'static,
+    ) -> T {
+        let Decision::Change { commit, .. } = decision else {
             panic!("{self:?} is not changed by it")
         };
         let (views, (looked, seen)) = (self.views.clone(), sync_channel(1));
@@ -551,6 +606,12 @@ impl<E: Kept> Acting<E> {
     where
         E: Asked<R>,
     {
+        let reservation = self.reserve(key);
+        let decision = self.decide(request, Some(reservation));
+        self.conclude(decision)
+    }
+
+    fn reserve(&self, key: &str) -> Reservation {
         let looked = self
             .views
             .keys
@@ -558,8 +619,7 @@ impl<E: Kept> Acting<E> {
         let Looked::Fresh(reservation, _) = looked else {
             panic!("{key} has been used")
         };
-        let decision = self.decide(request, Some(reservation));
-        self.conclude(decision)
+        reservation
     }
 
     fn conclude<T>(&mut self, decision: Decision<E, T>) -> Result<T, Failed<E::Refusal>> {

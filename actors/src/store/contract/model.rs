@@ -111,7 +111,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..80)
 }
 
-fn questions() -> impl Strategy<Value = Vec<Question>> {
+fn questions(count: usize) -> impl Strategy<Value = Vec<Question>> {
     let rarely = |most: usize| proptest::option::weighted(0.2, 0..most);
     let facets = (
         rarely(3),
@@ -152,20 +152,20 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
             }
         },
     );
-    proptest::collection::vec(question, 60)
+    proptest::collection::vec(question, count)
 }
 
 pub(in crate::store) fn lists_totals_and_transcripts_are_what_the_model_says<B: Bench>() {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok())
-        .unwrap_or(16);
+        .unwrap_or(B::VOLUME.of(16, 4));
     let mut runner = TestRunner::new(ProptestConfig {
         cases,
         failure_persistence: None,
         ..ProptestConfig::default()
     });
-    let strategy = (any::<bool>(), steps(), questions());
+    let strategy = (any::<bool>(), steps(), questions(B::VOLUME.of(60, 20)));
     let outcome = runner.run(&strategy, |(lagging, steps, questions)| {
         let house = if lagging {
             House::<B>::lagging()

@@ -11,6 +11,7 @@ use super::counters::CounterMoves;
 use super::deliveries::Care;
 use super::delivery_tidying::Tidying;
 use super::{chores, conditions, headers, redacting};
+use crate::store::digest::PayloadDigests;
 use crate::store::{DeliverySlice, FirstRow, Written};
 use colloquy_model::commit::{Commit, ConstraintViolation, Effect, NewRow};
 use colloquy_model::conversation::SenderType;
@@ -102,16 +103,6 @@ impl Counts {
         self.moved.clear();
     }
 }
-
-/// A salt and the salted hash of a row's payload.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PayloadDigest {
-    pub(super) salt: [u8; 16],
-    pub(super) hash: [u8; 32],
-}
-
-/// Those of the rows of a commit, made before the writer is reached.
-pub(super) type PayloadDigests = Vec<PayloadDigest>;
 
 /// What a slice left behind, and where each of its answers stands.
 pub(super) type Delivered = (Written, Vec<FirstRow>);

@@ -11,20 +11,11 @@ use super::counters::Counted;
 use super::delivery_tidying::TO_GO;
 use super::file::{OpenError, connect, lock};
 use super::slices::{self, EntryRow, Slice, Totals};
-use crate::store::DeliveryState;
+use crate::store::{DeliveryState, Finding};
 use colloquy_model::conversation::Status;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::position::Position;
-
-/// Something that is not as it must be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The name of the check that found it.
-    pub check: &'static str,
-    /// Where it was found, in words.
-    pub found: String,
-}
 
 /// Checks; each statement must find nothing, with [`codes`] in place of the names of parameters.
 /// `at` of a header is checked after recovery, so the

@@ -15,7 +15,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, Type, ValueRef};
 use rusqlite::{ErrorCode, Row};
 use serde_json::value::RawValue;
 
-use crate::store::{ConversationHeader, DeliveryState, ReadError, StoredRecord};
+use crate::store::{Base64, ConversationHeader, DeliveryState, ReadError, StoredRecord, Text};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, ConversationState, MessageCounts, Priority, Status};
 use colloquy_model::damage::Unreadable;
@@ -87,6 +87,19 @@ impl Column<'_> for u64 {
 impl Column<'_> for usize {
     fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Ok(usize::try_from(value.as_i64()?).unwrap_or(0))
+    }
+}
+
+impl Column<'_> for Base64 {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_blob().map(|bytes| Base64(bytes.to_vec()))
+    }
+}
+
+/// Texts, which some columns hold as blobs.
+impl Column<'_> for Text {
+    fn from_value(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_bytes().map(|bytes| Text(bytes.to_vec()))
     }
 }
 
@@ -207,6 +220,10 @@ macro_rules! columns {
             @impl ($name $(<$life>)?)
             ($first $(= $first_sql)?) $(($field $(= $sql)?))*
         }
+    };
+    // A struct that is defined elsewhere: `columns! { of Item { number = "n", tail } }`.
+    (of $name:ident { $($field:ident $(= $sql:literal)?),* $(,)? }) => {
+        $crate::store::sqlite::codec::columns! { @impl ($name) $(($field $(= $sql)?))* }
     };
     (@impl ($name:ident) $($field:tt)*) => {
         impl<'r> $crate::store::sqlite::codec::Columns<'r> for $name {

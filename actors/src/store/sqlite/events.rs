@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{self, Columns, columns, int, only};
+use super::feed_numbers::FeedNumbers;
 use super::identifiers;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted, WantedRows, WantedValues};
@@ -60,9 +61,25 @@ fn select(condition: &str) -> String {
     )
 }
 
+/// What events are looked at through: what is hidden of them, and their numbers.
+struct View<'c> {
+    veil: Veil<'c>,
+    numbers: FeedNumbers<'c>,
+}
+
+impl<'c> View<'c> {
+    /// As of the running transaction.
+    fn of(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(View {
+            veil: Veil::of(connection)?,
+            numbers: FeedNumbers::of(connection)?,
+        })
+    }
+}
+
 /// A row as the event that it is, with data that can be shown.
-fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
-    let event = event(row, veil)?;
+fn shown(row: &Row<'_>, view: &View<'_>) -> rusqlite::Result<Event> {
+    let event = event(row, view)?;
     codec::check_json(&event.payload, || {
         format!("{}: an event's data", event.id())
     })?;
@@ -70,19 +87,22 @@ fn shown(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
 }
 
 /// A row as the event that it is, without what is hidden.
-fn event(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Event> {
+fn event(row: &Row<'_>, view: &View<'_>) -> rusqlite::Result<Event> {
     let place = PlaceRow::read_from(row, 0)?;
     let row = EventRow::read_from(row, PlaceRow::COUNT)?;
     let unreadable =
         |what: &'static str| codec::damaged(format_args!("the event at {}", place.pos), what);
     let payload = row.payload.ok_or_else(|| unreadable("it has no data"))?;
-    let payload = veil.shown(int(place.entity.0), row.happened, payload.to_vec())?;
+    let payload = view
+        .veil
+        .shown(int(place.entity.0), row.happened, payload.to_vec())?;
     let kind = EventKind::from_code(row.happened)
         .ok_or_else(|| unreadable("the code of its kind stands for nothing"))?;
+    let number = place.number.ok_or_else(|| unreadable("it has no number"))?;
     let written = event::EventRow {
         position: place.pos,
         tenant: row.scope,
-        number: place.number.ok_or_else(|| unreadable("it has no number"))?,
+        number: FeedNumber(view.numbers.shown(row.scope.number(), number.0)?),
         entity: place.entity,
         sequence: place.seq.ok_or_else(|| unreadable("it has no sequence"))?,
         kind,
@@ -105,23 +125,34 @@ pub(super) fn page(
     if let EventSource::Entity(subject) = query.source {
         return of_entity(connection, subject, query);
     }
-    let places = match timeline::page(connection, fresh, query)? {
+    let tenant = query.tenant.number();
+    let view = View::of(connection)?;
+    let asked = EventQuery {
+        after: StreamOffset(view.numbers.read_up_to(tenant, query.after.0)?),
+        ..query.clone()
+    };
+    let places = match timeline::page(connection, fresh, &asked)? {
         Ok(places) => places,
         Err(error) => return Ok(Err(error)),
     };
     let mut statement = connection.prepare_cached(&select("pos = ?1"))?;
     let Places { positions, end } = places;
     let mut found = Found::with_room(positions.len());
-    let veil = Veil::of(connection)?;
     for position in positions {
         let goes_on = statement.query_row([position.0], |row| {
-            found.take(row, |place| place.number.map(StreamOffset::from), &veil)
+            found.take(row, |place| place.number.map(StreamOffset::from), &view)
         })?;
         if !goes_on {
             break;
         }
     }
-    found.page(query, end).map(|page| Ok(Some(page)))
+    let page = found.page(query, end)?;
+    let shown = |StreamOffset(number)| view.numbers.shown(tenant, number).map(StreamOffset);
+    Ok(Ok(Some(EventPage {
+        cursor: shown(page.cursor)?,
+        unreadable: page.unreadable.map(shown).transpose()?,
+        ..page
+    })))
 }
 
 /// The events of a page, up to one that can't be read.
@@ -145,9 +176,9 @@ impl Found {
         &mut self,
         row: &Row<'_>,
         offset: fn(&PlaceRow) -> Option<StreamOffset>,
-        veil: &Veil<'_>,
+        view: &View<'_>,
     ) -> rusqlite::Result<bool> {
-        match shown(row, veil) {
+        match shown(row, view) {
             Ok(event) => self.events.push(Arc::new(event)),
             Err(error) => {
                 let offset = offset(&PlaceRow::read_from(row, 0)?);
@@ -319,7 +350,7 @@ impl<'c> Log<'c> {
         let most = usize::try_from(limit)
             .unwrap_or(usize::MAX)
             .saturating_add(1);
-        let veil = Veil::of(self.connection)?;
+        let view = View::of(self.connection)?;
         let mut found = Found::with_room(0);
         self.ranges(rows, wanted, |RowRange { after, end }| {
             let left = i64::try_from(most.saturating_sub(found.events.len())).unwrap_or(i64::MAX);
@@ -334,7 +365,7 @@ impl<'c> Log<'c> {
             ];
             let mut rows = statement.query(values)?;
             while let Some(row) = rows.next()? {
-                if !found.take(row, |place| place.seq.map(StreamOffset::from), &veil)? {
+                if !found.take(row, |place| place.seq.map(StreamOffset::from), &view)? {
                     return Ok(false);
                 }
             }
@@ -446,10 +477,10 @@ pub(super) fn at(
     position: Position,
 ) -> rusqlite::Result<Option<Arc<Event>>> {
     let sql = select("pos = ?1 AND number IS NOT NULL AND payload IS NOT NULL");
-    let veil = Veil::of(connection)?;
+    let view = View::of(connection)?;
     Ok(connection
         .prepare_cached(&sql)?
-        .query_row([position.0], |row| shown(row, &veil))
+        .query_row([position.0], |row| shown(row, &view))
         .optional()?
         .map(Arc::new))
 }
@@ -469,21 +500,21 @@ pub(super) fn behind(
     let sql = select("pos > ?1 AND happened <> ?2 AND payload IS NOT NULL ORDER BY pos");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([position.0, codec::NO_EVENT])?;
-    let veil = Veil::of(connection)?;
+    let view = View::of(connection)?;
     let mut found = Vec::new();
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     while found.len() < most
         && let Some(row) = rows.next()?
     {
-        found.extend(feed_row(row, &veil)?);
+        found.extend(feed_row(row, &view)?);
     }
     Ok(found)
 }
 
-fn feed_row(row: &Row<'_>, veil: &Veil<'_>) -> rusqlite::Result<Option<FeedRow>> {
+fn feed_row(row: &Row<'_>, view: &View<'_>) -> rusqlite::Result<Option<FeedRow>> {
     let place = PlaceRow::read_from(row, 0)?;
     let read = if place.number.is_some() {
-        event(row, veil).map(|event| Some(FeedRow::Event(Arc::new(event))))
+        event(row, view).map(|event| Some(FeedRow::Event(Arc::new(event))))
     } else {
         EventRow::read_from(row, PlaceRow::COUNT).map(|row| endpoint(&place, &row))
     };

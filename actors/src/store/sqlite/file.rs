@@ -8,10 +8,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use colloquy_model::entity::Subject;
+use colloquy_runtime::file_lock;
 
 /// How long another process that holds the file is waited for: callers are told that nothing was
 /// done before they stop waiting, behind a batch before theirs and behind chores.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(1);
+
+/// How long another process that holds the file is waited for while it is opened.
+pub(super) const OPENING_MAX: Duration = Duration::from_secs(10);
 
 /// Why the store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -29,15 +33,20 @@ pub enum OpenError {
         /// The newest that is known here.
         known: usize,
     },
+    /// There is no file.
+    #[error("{0} is not there: there is no store to export")]
+    Absent(PathBuf),
+    /// A dump is not imported to its end.
+    #[error(
+        "{0} has only a part of a dump; run the same `colloquy import` again, or remove the file"
+    )]
+    Importing(PathBuf),
     /// The file or its folder can't be used.
     #[error("{0}: {1}")]
     File(PathBuf, std::io::Error),
     /// SQLite's own error, as it says it.
     #[error("the store can't be opened: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// The first account could not be made.
-    #[error("the first account could not be made; is the disk full?")]
-    FirstStart,
     /// A record without which the others can't be told apart.
     #[error("{0} can't be read: {1}; put its record right, or go back to a backup")]
     Record(Subject, serde_json::Error),
@@ -55,23 +64,9 @@ pub(super) fn log_of(path: &Path) -> PathBuf {
 /// # Errors
 /// Another process has it, or there is no folder to lock it in.
 pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
-    let failed = |error| OpenError::File(path.to_owned(), error);
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&beside)
-        .map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
-        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
-    }
+    let lock = file_lock::try_lock(path);
+    lock.map_err(|error| OpenError::File(path.to_owned(), error))?
+        .ok_or_else(|| OpenError::InUse(path.to_owned()))
 }
 
 /// A connection to the store's file with the settings that all of them have.

@@ -80,7 +80,7 @@ impl Headers<'_> {
             Header::LinkUsed { share, uses } => {
                 documents::count_use(self.connection, commit.subject, *share, *uses)
             }
-            Header::DocumentGone => {
+            Header::DocumentGone { .. } => {
                 let moved = documents::delete(self.connection, commit)?;
                 self.count_documents(commit.tenant, moved);
                 Ok(())

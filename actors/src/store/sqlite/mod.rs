@@ -21,12 +21,15 @@ mod document_loads;
 mod documents;
 mod erasing;
 mod events;
+mod export;
 mod failure;
+mod feed_numbers;
 mod file;
 pub(crate) mod gate;
 mod headers;
 mod housekeeping;
 mod identifiers;
+mod import;
 mod lists;
 mod loads;
 mod log_erasing;
@@ -46,12 +49,12 @@ mod schema;
 mod slices;
 mod timed;
 mod timeline;
+mod transfer;
 mod versions;
 mod wal_preallocation;
 mod work;
 mod write_queue;
 mod writer;
-mod writer_metrics;
 
 #[cfg(test)]
 mod redacting_tests;
@@ -63,18 +66,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 
-pub use check::{Finding, check};
+pub use check::check;
 pub use file::OpenError;
-pub use recovery::Operator;
+pub use transfer::SqliteTransfer;
 
 use self::checkpointing::{Checkpointing, Checkpoints};
 use self::dirty_headers::DirtyHeaders;
-use self::file::{BUSY_MAX, connect, lock, log_of};
+use self::feed_numbers::FeedLeads;
+use self::file::{BUSY_MAX, OPENING_MAX, connect, lock, log_of};
 use self::gate::Gate;
 use self::housekeeping::Housekeeping;
 use self::pace::Pace;
@@ -83,15 +88,12 @@ use self::recent_events::{RecentEvents, SegmentWriter};
 use self::wal_preallocation::WalPreallocation;
 use self::work::Work;
 use self::writer::Writer;
-use self::writer_metrics::WriterCounters;
-use crate::store::CommitSink;
+use crate::store::writer_metrics::WriterCounters;
+use crate::store::{CommitSink, OnlyNode, Operator};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::{cores, threads};
-
-/// How long another process that holds the file is waited for while it is opened.
-const OPENING_MAX: Duration = Duration::from_secs(10);
 
 /// For whom something is read: these take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,7 +147,7 @@ impl StoreSettings<'static> {
 /// The embedded store: a file, its writer and its readers.
 pub struct SqliteStore {
     inbox: Mutex<Option<Sender<Work>>>,
-    writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
     /// What actors wait for: entities, messages, kept answers.
     loads: Readers<ReadClass>,
     lists: Readers<ReadClass>,
@@ -162,6 +164,7 @@ pub struct SqliteStore {
     healthy: Arc<AtomicBool>,
     checkpoints: Checkpoints,
     path: PathBuf,
+    node: Arc<OnlyNode>,
     /// Held as long as the store is open: a second process is refused.
     _lock: File,
 }
@@ -196,14 +199,12 @@ impl SqliteStore {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         )?;
         connection.busy_timeout(OPENING_MAX)?;
-        schema::migrate(&mut connection)?;
-        let counts = recovery::recover(&mut connection)?;
+        let counts = transfer::recovered(&mut connection, path)?;
         recovery::tell(&connection, &*sink)?;
         let operator = recovery::operator(&connection, settings.operator_token)?;
         sink.opened(counts.next_pos.previous());
         let gate = Arc::new(Gate::default());
         let housekeeping = Housekeeping::open(pace, &connection, &*sink, Arc::clone(&gate))?;
-        let thread_failed = |error| OpenError::File(path.to_owned(), error);
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
         let checkpointing = Checkpointing::start(path, &mut connection)?;
@@ -212,6 +213,7 @@ impl SqliteStore {
         let (healthy, slicing) = (Arc::new(AtomicBool::new(true)), SegmentWriter::default());
         let fresh = slicing.fresh();
         let writer = Writer {
+            leads: FeedLeads::read(&connection)?,
             connection,
             counts,
             sequences: std::collections::HashMap::new(),
@@ -227,13 +229,8 @@ impl SqliteStore {
             wal_preallocation: WalPreallocation::of(&log_of(path)),
             checkpointing,
         };
-        let (inbox, works) = channel();
-        // A writer that is gone would leave every caller waiting: its panic ends the process.
-        let run = move || {
-            cores::mark_latency_sensitive();
-            writer.run(&works);
-        };
-        let thread = threads::spawn("writer", threads::EndProcess, run).map_err(thread_failed)?;
+        let (inbox, thread) =
+            started(writer).map_err(|error| OpenError::File(path.to_owned(), error))?;
         let store = SqliteStore {
             inbox: Mutex::new(Some(inbox)),
             writer: Mutex::new(Some(thread)),
@@ -247,6 +244,7 @@ impl SqliteStore {
             counters,
             healthy,
             checkpoints,
+            node: Arc::default(),
             path: path.to_owned(),
             _lock: lock,
         };
@@ -262,6 +260,18 @@ impl SqliteStore {
             None => Err(work),
         }
     }
+}
+
+/// Starts the writer's thread, and gives the inbox that it works off.
+fn started(writer: Writer) -> std::io::Result<(Sender<Work>, JoinHandle<()>)> {
+    let (inbox, works) = channel();
+    // A writer that is gone would leave every caller waiting: its panic ends the process.
+    let run = move || {
+        cores::mark_latency_sensitive();
+        writer.run(&works);
+    };
+    let thread = threads::spawn("writer", threads::EndProcess, run)?;
+    Ok((inbox, thread))
 }
 
 /// The reading threads: for loads, lists, contents, streams and chores. What is read for no account

@@ -10,13 +10,13 @@ use super::codec::{Columns, RecordRow, columns, only};
 use super::file::OpenError;
 use super::older_keys;
 use super::slices::{self, Entry, EntryRow};
-use crate::store::CommitSink;
+use crate::store::{CommitSink, Operator};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::WebhookId;
-use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::key::secret_hash;
 use colloquy_model::position::Position;
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
@@ -65,7 +65,8 @@ pub(super) fn recover(connection: &mut Connection) -> rusqlite::Result<Counts> {
         )?;
     }
     let last: Option<Position> = transaction.query_row("SELECT max(pos) FROM rows", [], only)?;
-    let next_pos = last.unwrap_or_default().next();
+    // Where a dump was imported, its last positions may have no row.
+    let next_pos = last.unwrap_or_default().next().max(Position(folded));
     transaction.execute(
         "UPDATE meta SET value = ?1 WHERE key = 'folded'",
         [next_pos.0],
@@ -197,15 +198,6 @@ fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::R
         sink.recovered_endpoint(WebhookId::from_parts(row.n, row.tail), row.scope);
     }
     Ok(())
-}
-
-/// How operators are known: by the hash of their token.
-#[derive(Debug)]
-pub struct Operator {
-    /// The hash of the operators' token.
-    pub hash: SecretHash,
-    /// The token, where it has just been made.
-    pub fresh: Option<String>,
 }
 
 /// How operators are known: by the token that is set, else by the one that the first start made.

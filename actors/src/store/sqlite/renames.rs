@@ -175,7 +175,10 @@ mod tests {
 
     use super::super::schema;
     use super::*;
-    use crate::store::sink::NoSink;
+    use crate::store::eraser::Eraser;
+
+    /// Whoever is told nothing of names.
+    const NOBODY: Eraser = Eraser(<[u8]>::to_vec);
 
     const CUSTOMER: EntityNumber = EntityNumber(7);
     const OTHER: EntityNumber = EntityNumber(8);
@@ -230,7 +233,7 @@ mod tests {
         rename(&connection, &mut renames, (CUSTOMER, "new", Sequence(2)));
         let page = usize::try_from(PAGE).unwrap();
         for slices in 1..=100_usize.div_ceil(page) {
-            assert!(renames.slice(&connection, &NoSink, Duration::ZERO).unwrap());
+            assert!(renames.slice(&connection, &NOBODY, Duration::ZERO).unwrap());
             assert_eq!(
                 named(&connection, CUSTOMER, "new"),
                 (slices * page).min(100)
@@ -244,7 +247,7 @@ mod tests {
             ),
             (0, 0, 1)
         );
-        assert!(!renames.slice(&connection, &NoSink, Duration::ZERO).unwrap());
+        assert!(!renames.slice(&connection, &NOBODY, Duration::ZERO).unwrap());
     }
 
     #[test]
@@ -258,10 +261,10 @@ mod tests {
                 (EntityNumber(customer), "new", Sequence(2)),
             );
         }
-        renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();
+        renames.slice(&connection, &NOBODY, Duration::ZERO).unwrap();
         assert_eq!((renames.waiting(), left(&connection)), (999, 999));
-        let mut renames = Renames::open(&connection, &NoSink).unwrap();
-        renames.slice(&connection, &NoSink, Duration::MAX).unwrap();
+        let mut renames = Renames::open(&connection, &NOBODY).unwrap();
+        renames.slice(&connection, &NOBODY, Duration::MAX).unwrap();
         let all: i64 = connection
             .query_row(
                 "SELECT count(*) FROM conversations WHERE customer_name = 'new'",
@@ -289,9 +292,9 @@ mod tests {
                     revision += 1;
                     rename(&connection, &mut renames, (CUSTOMER, &format!("name {revision}"), Sequence(revision)));
                 }
-                renames.slice(&connection, &NoSink, Duration::ZERO).unwrap();
+                renames.slice(&connection, &NOBODY, Duration::ZERO).unwrap();
             }
-            while renames.slice(&connection, &NoSink, Duration::ZERO).unwrap() {}
+            while renames.slice(&connection, &NOBODY, Duration::ZERO).unwrap() {}
             prop_assert_eq!(named(&connection, CUSTOMER, &format!("name {revision}")), 60);
             prop_assert_eq!(left(&connection), 0);
         }

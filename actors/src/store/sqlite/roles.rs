@@ -3,21 +3,21 @@
 //! Commits and deliveries go to the writer, reads to the connections for what is asked: what actors
 //! wait for, lists, contents, streams, and what the server asks by itself.
 
-use super::batch::{PayloadDigest, PayloadDigests};
 use super::file::log_of;
 use super::work::Work;
 use super::{
     ReadClass, SqliteStore, activity, chores, delivery_lists, document_lists, document_loads,
     events, identifiers, lists, loads, message_lists, older_keys, revisions, timed, versions,
 };
+use crate::store::digest::payload_digests;
 use crate::store::{
     ActivityQuery, ActivityRow, CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery,
-    DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EventLog, EventPage, EventQuery, FeedRow, FramedVersion, IndexedDocument,
-    KeptRow, Later, Lists, MessageQuery, OwnedDocument, ReadError, RecordQuery, RevisionQuery,
-    Settle, Store, StoreHealth, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
-    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, VersionQuery,
-    WebhookState, Written,
+    DeliveryRelay, DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore,
+    DueLanes, DueQuery, EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow,
+    FramedVersion, IndexedDocument, KeptRow, Later, Lists, MessageQuery, Nodes, OwnedDocument,
+    ReadError, RecordQuery, RevisionQuery, Settle, Store, StoreHealth, StoreMetric, Stored,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
+    TimerStore, Unwritten, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -31,7 +31,6 @@ use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
-use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +48,14 @@ impl CommitLog for SqliteStore {
         }) {
             settle(Err(CommitFailure::Unavailable));
         }
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn confirm(&self, read: EntityRead, settle: Settle) {
+        self.barrier(read.subject, read.incarnation, settle);
     }
 
     fn barrier(&self, subject: Subject, incarnation: Incarnation, settle: Settle) {
@@ -273,6 +280,9 @@ impl DocumentStore for SqliteStore {
     }
 }
 
+/// No other process has the file.
+impl DeliveryRelay for SqliteStore {}
+
 impl DeliveryStore for SqliteStore {
     fn deliver(&self, slice: Box<DeliverySlice>) -> Later<Result<Written, Unwritten>> {
         let (reply, answer) = oneshot::channel();
@@ -353,6 +363,10 @@ impl TimerStore for SqliteStore {
 }
 
 impl Store for SqliteStore {
+    fn nodes(&self) -> Arc<dyn Nodes> {
+        Arc::clone(&self.node) as Arc<dyn Nodes>
+    }
+
     fn close(&self) {
         // Whoever comes from here on is told so at once: behind the writer's end nothing would ever
         // be settled.
@@ -396,22 +410,4 @@ impl Store for SqliteStore {
             checkpoint: self.checkpoints.latest(),
         }
     }
-}
-
-/// A salt and the salted hash of each payload: the audit chain goes over these, so that a text can
-/// be erased without breaking it.
-pub(super) fn payload_digests(commit: &Commit) -> PayloadDigests {
-    let digest = |payload: &[u8]| {
-        let mut salt = [0; 16];
-        colloquy_model::random::fill(&mut salt);
-        let hash = Sha256::new()
-            .chain_update(salt)
-            .chain_update(payload)
-            .finalize();
-        PayloadDigest {
-            salt,
-            hash: hash.into(),
-        }
-    };
-    commit.rows.iter().map(|row| digest(&row.payload)).collect()
 }

@@ -6,7 +6,7 @@ use super::codec::only;
 use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -174,6 +174,19 @@ CREATE TABLE IF NOT EXISTS anchors(document INTEGER PRIMARY KEY, places BLOB NOT
 /// condition to use it.
 const V7: &str = "
 CREATE INDEX IF NOT EXISTS rows_of_documents ON rows(entity, happened, seq) WHERE happened >= 6 AND happened <= 14;
+";
+
+/// What came out of another store.
+///
+/// `feed_numbers` says under which numbers cursors know the events of an account and mode, where
+/// these are others than `rows.number`: from the event `number` on they go on from `shown`. Other
+/// stores leave gaps. `imports` holds one row where a dump was imported: how many of its lines are
+/// in the file, and their SHA-256; no server starts before it is `done`.
+const V8: &str = "
+CREATE TABLE IF NOT EXISTS feed_numbers(scope INTEGER NOT NULL, number INTEGER NOT NULL, shown INTEGER NOT NULL,
+  PRIMARY KEY(scope, number)) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS feed_numbers_by_shown ON feed_numbers(scope, shown);
+CREATE TABLE IF NOT EXISTS imports(lines INTEGER NOT NULL, digest BLOB NOT NULL, done INTEGER NOT NULL) STRICT;
 ";
 
 /// Brings the file to this version.

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::batch::PayloadDigests;
+use crate::store::digest::PayloadDigests;
 use crate::store::{DeliverySlice, Settle, Stored, Unwritten, Written};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;

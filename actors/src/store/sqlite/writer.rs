@@ -17,6 +17,7 @@ use super::deliveries::Care;
 use super::delivery_tidying::{self, Tidying};
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
 use super::failure::{Failure, judge};
+use super::feed_numbers::FeedLeads;
 use super::headers::lag_of;
 use super::housekeeping::{Behind, Housekeeping};
 use super::pace::Phase;
@@ -24,8 +25,8 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
-use super::writer_metrics::WriterCounters;
 use super::{codec, loads};
+use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
 };
@@ -43,6 +44,7 @@ const SEQUENCES_MAX: usize = 200_000;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) counts: Counts,
+    pub(super) leads: FeedLeads,
     pub(super) sequences: HashMap<EntityNumber, Sequence>,
     pub(super) fold: HeaderFlusher,
     pub(super) lagging: Arc<DirtyHeaders>,
@@ -349,7 +351,7 @@ impl Writer {
         if commit.redacts.is_some() {
             self.housekeeping.erase_messages();
         }
-        if matches!(commit.header, Header::DocumentGone) {
+        if matches!(commit.header, Header::DocumentGone { .. }) {
             self.housekeeping.erase_documents();
         }
         self.note_header(&commit, first);
@@ -359,6 +361,7 @@ impl Writer {
                     .rename(customer.number(), name, commit.expected.next());
             }
         }
+        let first = self.leads.shown(commit.tenant, first);
         Ok(Committed { commit, first })
     }
 
@@ -380,7 +383,7 @@ impl Writer {
             | Header::Record { .. }
             | Header::RecordGone
             | Header::Document(_)
-            | Header::DocumentGone
+            | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => self.fold.wrote(&self.lagging, lag),
         }
     }

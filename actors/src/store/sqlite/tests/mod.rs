@@ -27,9 +27,9 @@ use super::recent_events::SegmentWriter;
 use super::wal_preallocation::WalPreallocation;
 use super::work::Work;
 use super::writer::Writer;
-use super::writer_metrics::WriterCounters;
 use super::{SqliteStore, StoreSettings, check, recovery, schema};
-use crate::store::contract::{Bench, Opened, contract};
+use crate::store::contract::{Bench, Numbering, Opened, Volume, contract};
+use crate::store::writer_metrics::WriterCounters;
 use crate::views::Views;
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Commit, ConstraintViolation, NewRow};
@@ -74,6 +74,9 @@ impl Folder {
 }
 
 impl Bench for Folder {
+    const NUMBERING: Numbering = Numbering::WithoutGaps;
+    const VOLUME: Volume = Volume::Large;
+
     fn new() -> Self {
         Folder(TempDir::new().unwrap())
     }
@@ -148,9 +151,17 @@ contract! {
     lists_of_documents_hold_and_count_what_one_may_read,
     a_list_of_documents_is_by_title_or_among_some_where_it_is_asked_so,
     a_document_in_the_bin_is_listed_there_only_and_is_still_a_place,
+    a_document_that_is_gone_is_taken_off_the_total_in_which_it_was,
     a_link_leads_to_its_document_until_it_is_taken_back,
+    what_was_answered_about_an_erased_document_leaves_the_files,
     what_was_erased_of_a_document_leaves_the_files,
     a_user_who_owns_documents_stays,
+    a_content_is_made_of_its_own_frames_however_long_their_chain,
+    a_list_of_documents_counts_what_its_filters_let_through,
+    pages_of_documents_in_each_order_go_on_from_a_cursor,
+    versions_are_listed_from_a_cursor_on_and_named_by_number,
+    what_was_done_to_a_document_is_found_by_kind_actor_and_time,
+    what_was_done_to_a_document_is_told_page_by_page,
     an_acknowledged_commit_is_there_after_a_crash,
     the_sink_has_a_commit_before_its_reply_leaves,
     a_sequence_is_accepted_once_and_only_behind_the_one_before,
@@ -219,6 +230,7 @@ impl Bare {
         let views = Views::default();
         let checkpointing = Checkpointing::start(&path, &mut connection).unwrap();
         let writer = Writer {
+            leads: Default::default(),
             checkpointing,
             housekeeping: Housekeeping::open(Pace::default(), &connection, &views, Arc::default())
                 .unwrap(),
@@ -248,7 +260,7 @@ impl Bare {
             .into_iter()
             .map(|(incarnation, commit)| {
                 let (settled, outcome) = sync_channel(1);
-                let digests = super::roles::payload_digests(&commit);
+                let digests = crate::store::digest::payload_digests(&commit);
                 let settle = Box::new(move |outcome| settled.send(outcome).unwrap());
                 works.push(Work::Commit {
                     incarnation,

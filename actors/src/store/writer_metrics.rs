@@ -51,9 +51,19 @@ impl WriterCounters {
         self.sent.store(sent, Ordering::Relaxed);
     }
 
+    /// Counts a work that is about to be sent to the writer, where others are sent at the same time.
+    pub(super) fn sending(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts works that the writer has finished.
+    pub(super) fn finished(&self, works: usize) {
+        self.finished.fetch_add(amount(works), Ordering::Relaxed);
+    }
+
     /// Counts a transaction of so many works, some of them commits.
     pub(super) fn transaction(&self, works: usize, commits: usize, took: Duration) {
-        self.finished.fetch_add(amount(works), Ordering::Relaxed);
+        self.finished(works);
         if commits > 0 {
             self.commit_time.record_many(took, amount(commits));
             if let Some(size) = self.batch_sizes.get(commits.min(BATCH_MAX)) {
@@ -137,12 +147,12 @@ impl WriterCounters {
             ),
             metric(
                 "store_batches_total",
-                "Batches of commits made durable, each with one fsync.",
+                "Batches of commits made durable together.",
                 StoreValue::Counter(read(&self.batches)),
             ),
             metric(
                 "store_batch_seconds_total",
-                "Time that the batches took, fsync included.",
+                "Time that the batches took until they were durable.",
                 StoreValue::Seconds(Duration::from_micros(read(&self.batch_micros)).as_secs_f64()),
             ),
             metric(

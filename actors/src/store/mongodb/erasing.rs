@@ -1,0 +1,199 @@
+//! Texts of documents that were deleted for good leave the store in slices: what events and kept
+//! answers show of them, then versions and comments. The events stay, with their places and without
+//! words: the sink says what may stay.
+//!
+//! The log goes first: from it a start may carry versions and comments over once more, and what was
+//! deleted before would come back. Several nodes must not carry over what one read before that.
+
+use mongodb::bson::{Document, doc, serialize_to_bson};
+use mongodb::error::Error;
+use serde::Deserialize;
+
+use super::codec::{binary, int, malformed, uint};
+use super::connection::answered;
+use super::delivery_logs;
+use super::documents::part_id;
+use super::header::HeaderDocument;
+use super::log::{LogDocument, answer_id, log_id};
+use super::redacting::{self, Left};
+use super::schema::{COMMENTS, Collections, ERASURES, LOG, VERSIONS};
+use super::statements::Statements;
+use crate::store::CommitSink;
+use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+
+/// Documents of one collection that are erased at once, however small they are.
+const AT_ONCE: i64 = 256;
+/// About so many bytes of the log are rewritten at once.
+const BYTES_AT_ONCE: usize = 2 << 20;
+
+/// A document that is gone.
+#[derive(Debug, Deserialize)]
+struct Erasure {
+    #[serde(rename = "_id")]
+    document: i64,
+    /// Its events are erased up to this sequence …
+    erased_to: i64,
+    /// … and the answers that are kept beside them up to this position.
+    #[serde(default)]
+    answers_erased_to: i64,
+}
+
+/// Erases some of the texts of one document that is gone. What a crash interrupts is done again.
+///
+/// # Errors
+/// The server does not answer, or what is stored can't be read.
+pub(super) async fn erase_some(
+    collections: &Collections,
+    sink: &dyn CommitSink,
+) -> Result<Left, Error> {
+    let erasures = collections.database.collection::<Erasure>(ERASURES);
+    let gone = erasures.find_one(doc! {}).sort(doc! {"_id": 1});
+    let Some(gone) = answered(gone.into_future()).await? else {
+        return Ok(Left::Nothing);
+    };
+    let is_done = !erase_events(collections, sink, &gone).await?
+        && !erase_answers(collections, sink, &gone).await?
+        && !delete(collections, VERSIONS, gone.document).await?
+        && !delete(collections, COMMENTS, gone.document).await?;
+    if is_done {
+        let done = erasures.delete_one(doc! {"_id": gone.document});
+        answered(done.into_future()).await?;
+    }
+    Ok(Left::More)
+}
+
+/// Takes the words out of the document's next events; whether there were any.
+async fn erase_events(
+    collections: &Collections,
+    sink: &dyn CommitSink,
+    gone: &Erasure,
+) -> Result<bool, Error> {
+    let entity = uint(gone.document);
+    let first = log_id(entity, Sequence(uint(gone.erased_to)).next());
+    let end = log_id(entity, Sequence(u64::MAX));
+    let found = logged(collections, doc! {"$gte": first, "$lte": end}).await?;
+    let Some(last) = found.last() else {
+        return Ok(false);
+    };
+    let change = doc! {"$max": {"erased_to": int(last.last_sequence().0)}};
+    rewrite(collections, sink, found).await?;
+    note(collections, gone, change).await?;
+    Ok(true)
+}
+
+/// The same for answers that are kept of what changed nothing.
+async fn erase_answers(
+    collections: &Collections,
+    sink: &dyn CommitSink,
+    gone: &Erasure,
+) -> Result<bool, Error> {
+    let entity = uint(gone.document);
+    let first = answer_id(entity, Position(gone.answers_erased_to).next());
+    let end = answer_id(entity, Position(i64::MAX));
+    let found = logged(collections, doc! {"$gte": first, "$lte": end}).await?;
+    let Some(last) = found.last() else {
+        return Ok(false);
+    };
+    let change = doc! {"$max": {"answers_erased_to": last.position}};
+    rewrite(collections, sink, found).await?;
+    note(collections, gone, change).await?;
+    Ok(true)
+}
+
+/// The first documents of the log with these `_id`s, as many as are rewritten at once.
+async fn logged(collections: &Collections, ids: Document) -> Result<Vec<LogDocument>, Error> {
+    let found = async {
+        let find = collections.log.find(doc! {"_id": ids});
+        let mut cursor = find.sort(doc! {"_id": 1}).limit(AT_ONCE).await?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while bytes < BYTES_AT_ONCE && cursor.advance().await? {
+            bytes += cursor.current().as_bytes().len();
+            found.push(cursor.deserialize_current()?);
+        }
+        Ok(found)
+    };
+    answered(found).await
+}
+
+/// Writes these documents of the log without words.
+async fn rewrite(
+    collections: &Collections,
+    sink: &dyn CommitSink,
+    found: Vec<LogDocument>,
+) -> Result<(), Error> {
+    let mut statements = Statements::default();
+    let positions = found.iter().flat_map(LogDocument::placed_rows);
+    let positions: Vec<i64> = positions.map(|(position, ..)| position.0).collect();
+    for mut document in found {
+        without_words(&mut document, sink);
+        let mut set = doc! {"rows": serialize_to_bson(&document.rows)?};
+        if let Some(answer) = &document.answer {
+            set.insert("answer", serialize_to_bson(answer)?);
+        }
+        let mut change = doc! {"$set": set};
+        if let Some(HeaderDocument::Document(_)) = document.header {
+            change.insert("$unset", doc! {"header": ""});
+        }
+        statements.update(LOG, doc! {"_id": document.id}, change);
+    }
+    statements.run(&collections.database).await?;
+    // What receivers answered may repeat the words.
+    let mut statements = Statements::default();
+    delivery_logs::erase_answers(&positions, &mut statements);
+    statements.run(&collections.database).await
+}
+
+/// Takes the words out of a document of the log. Once more, it changes nothing.
+fn without_words(document: &mut LogDocument, sink: &dyn CommitSink) {
+    for row in &mut document.rows {
+        let left = sink.redacted(row.payload.as_bytes());
+        row.payload = String::from_utf8_lossy(&left).into_owned();
+        row.salt = None;
+    }
+    if let Some(answer) = &mut document.answer {
+        if let Some(body) = &mut answer.body {
+            *body = binary(&sink.redacted(&body.bytes));
+        }
+        if let Some(left) = redacting::without_body(&answer.request) {
+            answer.request = left;
+        }
+    }
+}
+
+/// Notes how far the log is erased.
+async fn note(collections: &Collections, gone: &Erasure, change: Document) -> Result<(), Error> {
+    let erasures = collections.database.collection::<Document>(ERASURES);
+    let update = erasures.update_one(doc! {"_id": gone.document}, change);
+    answered(update.into_future()).await.map(|_| ())
+}
+
+/// Deletes the document's first parts in a collection; whether there were any.
+async fn delete(
+    collections: &Collections,
+    collection: &'static str,
+    gone: i64,
+) -> Result<bool, Error> {
+    let parts = collections.database.collection::<Document>(collection);
+    let range = |end: String| doc! {"_id": {"$gte": part_id(gone, 0), "$lte": end}};
+    let found = async {
+        let find = parts
+            .find(range(part_id(gone, i64::MAX)))
+            .projection(doc! {"_id": 1})
+            .sort(doc! {"_id": 1})
+            .limit(AT_ONCE);
+        let mut cursor = find.await?;
+        let mut last = None;
+        while cursor.advance().await? {
+            let id = cursor.current().get_str("_id").map(str::to_owned);
+            last = Some(id.map_err(malformed)?);
+        }
+        Ok(last)
+    };
+    let Some(last) = answered(found).await? else {
+        return Ok(false);
+    };
+    let delete = parts.delete_many(range(last));
+    answered(delete.into_future()).await?;
+    Ok(true)
+}

@@ -1,0 +1,297 @@
+//! Single things: entities for their actors, kept answers.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mongodb::bson::{Document, doc};
+
+use super::codec::{binary, damaged, failed, int, uint};
+use super::connection::answered;
+use super::entity_documents::{ConversationDocument, RecordDocument};
+use super::find::{named, one};
+use super::header::HeaderDocument;
+use super::log::{LogDocument, NO_EVENT, log_id};
+use super::schema::{CONVERSATIONS, Collections, DOCUMENTS, LOG, RECORDS};
+use super::veil::Veil;
+use crate::store::{KeptRow, ReadError, Stored, StoredConversation, StoredRecord};
+use colloquy_model::answer::Done;
+use colloquy_model::caller::Tenant;
+use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::idempotency::KeyHash;
+use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
+use colloquy_model::time::Timestamp;
+
+/// An entity as it is committed.
+pub(super) async fn load(
+    collections: &Collections,
+    subject: Subject,
+) -> Result<Option<Stored>, ReadError> {
+    match subject.kind {
+        Kind::Conversation => {
+            let found = conversation(collections, subject).await?;
+            Ok(found.map(|stored| Stored::Conversation(Box::new(stored))))
+        }
+        Kind::Document => {
+            wait_for_header(collections, subject, DOCUMENTS).await?;
+            let found = super::document_loads::load(collections, subject).await?;
+            Ok(found.map(|stored| Stored::Document(Box::new(stored))))
+        }
+        Kind::Account
+        | Kind::Key
+        | Kind::User
+        | Kind::Customer
+        | Kind::Webhook
+        | Kind::Supervision => {
+            wait_for_header(collections, subject, RECORDS).await?;
+            Ok(record(collections, subject).await?.map(Stored::Record))
+        }
+    }
+}
+
+/// Waits until the last commit of an entity is carried over: the node that made it does that before
+/// it answers, and whoever leads where that node is gone.
+pub(super) async fn wait_for_header(
+    collections: &Collections,
+    subject: Subject,
+    collection: &str,
+) -> Result<(), ReadError> {
+    let until = Instant::now() + CARRIED_WITHIN;
+    loop {
+        let last = last_of(collections, subject.number).await?;
+        // The identifier of another kind's entity names nothing of this one.
+        let waits = |last: &LogDocument| last.kind == subject.kind as i32 && last.header.is_some();
+        let Some(last) = last.filter(waits) else {
+            return Ok(());
+        };
+        let carried = doc! {
+            "_id": int(subject.number), "seq": {"$gte": int(last.last_sequence().0)},
+        };
+        if one::<Document>(collections, collection, carried)
+            .await?
+            .is_some()
+        {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(ReadError::Away);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// How long a load waits for the node that committed last …
+const CARRIED_WITHIN: Duration = Duration::from_secs(5);
+/// … and how often it looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Which documents of the log are an entity's.
+pub(super) fn log_of(entity: EntityNumber) -> Document {
+    let (first, end) = (
+        log_id(entity, Sequence::ZERO),
+        log_id(entity, Sequence(u64::MAX)),
+    );
+    doc! {"_id": {"$gte": first, "$lte": end}}
+}
+
+/// The last document of an entity's log.
+pub(super) async fn last_of(
+    collections: &Collections,
+    entity: EntityNumber,
+) -> Result<Option<LogDocument>, ReadError> {
+    let last = collections
+        .log
+        .find_one(log_of(entity))
+        .sort(doc! {"_id": -1});
+    let found = answered(last.into_future()).await;
+    found.map_err(|error| failed(&error))
+}
+
+/// The node that wrote what follows in an entity's log directly behind this sequence; none where
+/// nothing follows. What this node writes itself behind what it has read does not make that old.
+pub(super) async fn writer_behind(
+    collections: &Collections,
+    entity: Subject,
+    sequence: Sequence,
+) -> Result<Option<i64>, ReadError> {
+    let (next, end) = (
+        log_id(entity.number, sequence.next()),
+        log_id(entity.number, Sequence(u64::MAX)),
+    );
+    let log = collections.log.clone_with_type::<Document>();
+    let found = log
+        .find_one(doc! {"_id": {"$gte": next, "$lte": end}})
+        .projection(doc! {"node": 1})
+        .sort(doc! {"_id": 1});
+    let found = answered(found.into_future())
+        .await
+        .map_err(|error| failed(&error))?;
+    Ok(found.map(|document| document.get_i64("node").unwrap_or(0)))
+}
+
+/// Whether an entity of which nothing was found is not there: its log is empty, or ends with its
+/// deletion, or is that of another one whose identifier has the same number.
+pub(super) async fn is_vacant(
+    collections: &Collections,
+    entity: Subject,
+) -> Result<bool, ReadError> {
+    let last = last_of(collections, entity.number).await?;
+    Ok(last.is_none_or(|last| {
+        let is_deletion = matches!(
+            last.header,
+            Some(HeaderDocument::RecordGone | HeaderDocument::DocumentGone { .. })
+        );
+        is_deletion || last.subject() != Some(entity)
+    }))
+}
+
+/// The `_id` of the last document of the log that holds rows of this entity.
+pub(super) async fn last_id_of(
+    collections: &Collections,
+    entity: EntityNumber,
+) -> Result<Option<String>, ReadError> {
+    let log = collections.log.clone_with_type::<Document>();
+    let last = log
+        .find_one(log_of(entity))
+        .projection(doc! {"_id": 1})
+        .sort(doc! {"_id": -1});
+    let found = answered(last.into_future()).await;
+    let found = found.map_err(|error| failed(&error))?;
+    Ok(found.and_then(|last| last.get_str("_id").ok().map(str::to_owned)))
+}
+
+async fn record(
+    collections: &Collections,
+    subject: Subject,
+) -> Result<Option<StoredRecord>, ReadError> {
+    let mut filter = named(subject);
+    filter.insert("kind", subject.kind as i32);
+    filter.insert("gone", false);
+    let found: Option<RecordDocument> = one(collections, RECORDS, filter).await?;
+    Ok(found.map(|record| record.stored(subject.kind)))
+}
+
+/// A conversation's header and the last document of its log, both as of the same commit: waits
+/// until that one is carried over. None where this very conversation is not there.
+async fn header_and_last(
+    collections: &Collections,
+    subject: Subject,
+) -> Result<Option<(ConversationDocument, LogDocument)>, ReadError> {
+    let until = Instant::now() + CARRIED_WITHIN;
+    loop {
+        let filter = doc! {"_id": int(subject.number)};
+        let (header, last) = tokio::join!(
+            one::<ConversationDocument>(collections, CONVERSATIONS, filter),
+            last_of(collections, subject.number)
+        );
+        let (header, last) = (header?, last?);
+        let is_it = |last: &LogDocument| last.subject() == Some(subject);
+        match (header, last) {
+            (Some(header), None) if header.tail == int(subject.tail) => {
+                return Err(damaged(&subject.to_string(), "its log is not there").into());
+            }
+            (Some(header), Some(last)) if is_it(&last) && is_of(&header, &last) => {
+                return Ok(Some((header, last)));
+            }
+            (_, Some(last)) if is_it(&last) => {}
+            (_, _) => return Ok(None),
+        }
+        if Instant::now() >= until {
+            return Err(ReadError::Away);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Whether a header shows what this document leaves of it, and nothing later: the two are read at
+/// the same time, so that either may be older.
+fn is_of(header: &ConversationDocument, last: &LogDocument) -> bool {
+    let sequence = int(last.last_sequence().0);
+    header.seq == sequence || (header.seq < sequence && last.header.is_none())
+}
+
+async fn conversation(
+    collections: &Collections,
+    subject: Subject,
+) -> Result<Option<StoredConversation>, ReadError> {
+    let Some((header, last)) = header_and_last(collections, subject).await? else {
+        return Ok(None);
+    };
+    let row = last.rows.last();
+    let row = row.ok_or_else(|| damaged(&subject.to_string(), "its last commit has no rows"))?;
+    let state = header.state.state(&subject.to_string())?;
+    let customer = doc! {"_id": int(state.customer.number())};
+    let customer: Option<RecordDocument> = one(collections, RECORDS, customer).await?;
+    let (customer_name, customer_revision) = customer
+        .map(|customer| (customer.name.into(), Sequence(uint(customer.seq))))
+        .unwrap_or_default();
+    Ok(Some(StoredConversation {
+        tenant: Tenant::from_number(header.tenant),
+        state,
+        customer_name,
+        customer_revision,
+        sequence: last.last_sequence(),
+        updated_at: Timestamp(row.at),
+        counts: row.counts(),
+    }))
+}
+
+/// The answer that was kept at this position.
+pub(super) async fn kept(
+    collections: &Collections,
+    position: Position,
+) -> Result<Option<KeptRow>, ReadError> {
+    let filter = doc! {"position": position.0};
+    let found: Option<LogDocument> = one(collections, LOG, filter).await?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    let (Some(key), Some(answer)) = (&found.key, &found.answer) else {
+        return Ok(None);
+    };
+    let place = format!("the answer at {position}");
+    let done = Done::from_code(answer.done)
+        .ok_or_else(|| damaged(&place, "the code of what it did stands for nothing"))?;
+    let hash = key
+        .bytes
+        .as_slice()
+        .try_into()
+        .map_err(|_| damaged(&place, "its key is none"))?;
+    Ok(Some(KeptRow {
+        hash,
+        request: answer.request.bytes.clone(),
+        at: Timestamp(answer.at),
+        done,
+        id: answer.id.clone(),
+        etag: answer.etag.clone(),
+        body: kept_body(collections, &found).await?,
+    }))
+}
+
+/// What a kept answer says: that of its first row where it has no body of its own, and where the
+/// text of that row is hidden.
+async fn kept_body(collections: &Collections, found: &LogDocument) -> Result<Bytes, ReadError> {
+    let answer = found.answer.as_ref();
+    let own = answer.and_then(|answer| answer.body.as_ref());
+    let own = own.map(|body| Bytes::copy_from_slice(&body.bytes));
+    let first = found.placed_rows().next();
+    let Some((_, sequence, row)) = first.filter(|(.., row)| row.kind != NO_EVENT) else {
+        return Ok(own.unwrap_or_default());
+    };
+    let veil = Veil::over(collections, std::slice::from_ref(found)).await?;
+    match own {
+        Some(body) if !veil.hides(found, sequence, row) => Ok(body),
+        Some(_) | None => veil.shown(found, sequence, row),
+    }
+}
+
+/// The position of the answer under a key.
+pub(super) async fn position_of_key(
+    collections: &Collections,
+    key: KeyHash,
+) -> Result<Option<Position>, ReadError> {
+    let filter = doc! {"key": binary(&key)};
+    let found: Option<LogDocument> = one(collections, LOG, filter).await?;
+    Ok(found.map(|document| Position(document.position)))
+}

@@ -1,0 +1,101 @@
+//! Documents, their versions and what was done to them.
+
+use std::sync::Arc;
+
+use super::super::{MongoStore, activity, document_lists, versions};
+use crate::store::{
+    ActivityQuery, ActivityRow, DocumentQuery, DocumentRow, DocumentStore, FramedVersion,
+    IndexedDocument, Later, OwnedDocument, ReadError, StoredPage, StoredVersion, VersionQuery,
+};
+use colloquy_model::caller::Tenant;
+use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::VersionId;
+use colloquy_model::time::Timestamp;
+
+/// All that is read here is carried over before its commit is acknowledged, or stands in the log.
+impl DocumentStore for MongoStore {
+    fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
+        let collections = self.collections.clone();
+        let turn = self.in_turn(query.tenant, async move {
+            document_lists::page(&collections, query).await
+        });
+        self.read_visible(turn)
+    }
+
+    fn versions(&self, query: VersionQuery) -> Later<Result<StoredPage<StoredVersion>, ReadError>> {
+        let collections = self.collections.clone();
+        let turn = self.in_turn(query.tenant, async move {
+            versions::page(&collections, query).await
+        });
+        self.read_visible(turn)
+    }
+
+    fn document(
+        &self,
+        tenant: Tenant,
+        number: EntityNumber,
+    ) -> Later<Result<Option<IndexedDocument>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { document_lists::row(&collections, tenant, number).await })
+    }
+
+    fn version(
+        &self,
+        whom: Tenant,
+        document: Subject,
+        number: u64,
+    ) -> Later<Result<Option<FramedVersion>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(self.in_turn(whom, async move {
+            versions::framed(&collections, document, number).await
+        }))
+    }
+
+    fn version_ids(
+        &self,
+        whom: Tenant,
+        document: Subject,
+        numbers: Vec<u64>,
+    ) -> Later<Result<Vec<VersionId>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(self.in_turn(whom, async move {
+            versions::ids(&collections, document, &numbers).await
+        }))
+    }
+
+    fn activity(&self, query: ActivityQuery) -> Later<Result<StoredPage<ActivityRow>, ReadError>> {
+        let collections = self.collections.clone();
+        let turn = self.in_turn(query.tenant, async move {
+            activity::page(&collections, query).await
+        });
+        self.read_visible(turn)
+    }
+
+    fn link(&self, hash: [u8; 32]) -> Later<Result<Option<OwnedDocument>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { document_lists::link(&collections, hash).await })
+    }
+
+    fn overdue_documents(
+        &self,
+        before: Timestamp,
+        most: u32,
+    ) -> Later<Result<Vec<OwnedDocument>, ReadError>> {
+        let collections = self.collections.clone();
+        let membership = Arc::clone(&self.membership);
+        self.read(async move {
+            membership.lead().await;
+            document_lists::overdue(&collections, before, most).await
+        })
+    }
+
+    fn documents_behind(
+        &self,
+        number: EntityNumber,
+        most: u32,
+    ) -> Later<Result<Vec<OwnedDocument>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { document_lists::behind(&collections, number, most).await })
+    }
+}

@@ -1,0 +1,179 @@
+//! Many small updates of several collections in one command for each.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use mongodb::Database;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::Error;
+use serde::{Deserialize, Serialize};
+
+use super::codec::{DUPLICATE_KEY, Met, int, met};
+use super::connection::answered;
+use colloquy_model::sequence::Sequence;
+
+/// Statements of one command: a server would take more, but each command is waited for by itself,
+/// also where it has no index.
+const STATEMENTS_MAX: usize = 64;
+
+/// Updates and deletions by collection. Those of one collection are made in their order, but one
+/// that meets a newer document leaves it as it is and does not hold the others up.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Statements {
+    updates: BTreeMap<Cow<'static, str>, Vec<Document>>,
+    deletes: BTreeMap<Cow<'static, str>, Vec<Document>>,
+}
+
+impl Statements {
+    /// Sets these fields of the document with this `_id`, unless it is carried over further than
+    /// this: `behind` is what must hold of it.
+    pub(super) fn put(
+        &mut self,
+        collection: &'static str,
+        id: impl Into<Bson>,
+        behind: Document,
+        change: Document,
+    ) {
+        let mut filter = doc! {"_id": id.into()};
+        filter.extend(behind);
+        // FerretDB holds a connection for each statement that stops at its first document, until
+        // the command ends, and waits for ever where it has none left.
+        let statement = doc! {"q": filter, "u": change, "upsert": true, "multi": true};
+        self.updates
+            .entry(collection.into())
+            .or_default()
+            .push(statement);
+    }
+
+    /// Changes the documents that are there and match.
+    pub(super) fn update(&mut self, collection: &'static str, filter: Document, change: Document) {
+        let statement = doc! {"q": filter, "u": change, "multi": true};
+        self.updates
+            .entry(collection.into())
+            .or_default()
+            .push(statement);
+    }
+
+    /// Deletes the documents that match.
+    pub(super) fn delete(&mut self, collection: &'static str, filter: Document) {
+        let statement = doc! {"q": filter, "limit": 0};
+        self.deletes
+            .entry(collection.into())
+            .or_default()
+            .push(statement);
+    }
+
+    /// Adds others behind these.
+    pub(super) fn extend(&mut self, others: Statements) {
+        for (collection, updates) in others.updates {
+            self.updates.entry(collection).or_default().extend(updates);
+        }
+        for (collection, deletes) in others.deletes {
+            self.deletes.entry(collection).or_default().extend(deletes);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.updates.is_empty() && self.deletes.is_empty()
+    }
+
+    /// Makes them all. Deletions come first. A statement that was made before changes nothing.
+    ///
+    /// # Errors
+    /// The server did not answer in time, or refused one for another reason than a newer document.
+    pub(super) async fn run(&self, database: &Database) -> Result<(), Error> {
+        for (command, statements) in self.commands() {
+            command.make(database, statements).await?;
+        }
+        Ok(())
+    }
+
+    fn commands(&self) -> impl Iterator<Item = (Command<'_>, &[Document])> {
+        let deletes = self.deletes.iter().flat_map(|(collection, statements)| {
+            let command = Command {
+                name: "delete",
+                statements: "deletes",
+                collection,
+            };
+            statements
+                .chunks(STATEMENTS_MAX)
+                .map(move |some| (command, some))
+        });
+        let updates = self.updates.iter().flat_map(|(collection, statements)| {
+            let command = Command {
+                name: "update",
+                statements: "updates",
+                collection,
+            };
+            statements
+                .chunks(STATEMENTS_MAX)
+                .map(move |some| (command, some))
+        });
+        deletes.chain(updates)
+    }
+}
+
+/// A command that makes statements of one collection.
+#[derive(Debug, Clone, Copy)]
+struct Command<'c> {
+    name: &'static str,
+    /// The field that holds them.
+    statements: &'static str,
+    collection: &'c str,
+}
+
+impl Command<'_> {
+    /// Makes statements. Where one of them meets a newer document, those behind it may not have
+    /// been made, whatever was asked (FerretDB stops there): each half is made once more, so that
+    /// in the end that one alone is left out.
+    async fn make(self, database: &Database, statements: &[Document]) -> Result<(), Error> {
+        let mut left = vec![statements];
+        while let Some(some) = left.pop() {
+            let command = doc! {
+                self.name: self.collection, self.statements: some, "ordered": false,
+                // A command that is made by hand takes nothing of this from the connection.
+                "writeConcern": {"w": "majority", "j": true},
+            };
+            let made = checked(&answered(database.run_command(command).into_future()).await?)?;
+            if made == Made::NotAll && some.len() > 1 {
+                let (first, second) = some.split_at(some.len() / 2);
+                left.extend([second, first]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a command that writes says of its statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    All,
+    /// One met a newer document: a duplicate key.
+    NotAll,
+}
+
+fn checked(reply: &Document) -> Result<Made, Error> {
+    let Ok(errors) = reply.get_array("writeErrors") else {
+        return Ok(Made::All);
+    };
+    for error in errors {
+        let error = Error::custom(error.clone());
+        if !is_duplicate(&error) {
+            return Err(error);
+        }
+    }
+    Ok(Made::NotAll)
+}
+
+fn is_duplicate(error: &Error) -> bool {
+    if met(error) == Met::Duplicate {
+        return true;
+    }
+    let custom = error.get_custom::<Bson>().and_then(Bson::as_document);
+    custom.is_some_and(|document| document.get_i32("code").ok() == Some(DUPLICATE_KEY))
+}
+
+/// That a document of a collection is carried over less far than this.
+pub(super) fn behind(sequence: Sequence) -> Document {
+    doc! {"seq": {"$lt": int(sequence.0)}}
+}

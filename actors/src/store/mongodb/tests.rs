@@ -1,0 +1,333 @@
+//! The contract on MongoDB, each test in a database of its own.
+//!
+//! The server is the one at `COLLOQUY_TEST_MONGODB_URI`, else the program that `tests/ferretdb`
+//! builds, which is started once for all tests and ends with them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+pub(super) mod commands;
+mod damage;
+mod health;
+mod in_use;
+mod intents;
+mod names;
+mod round_trips;
+mod unreadable;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, Database};
+use tokio::runtime::{Builder, Runtime};
+
+use self::commands::Commands;
+use super::counters::Counted;
+use super::pace::Pace;
+use super::schema::Collections;
+use super::{MongoSettings, MongoStore, check, nodes, recovery, schema};
+use crate::store::contract::{Bench, House, Numbering, Opened, Volume, contract, wait};
+use crate::store::{Finding, RecordQuery};
+use crate::views::Views;
+use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::entity::Kind;
+use colloquy_model::page::{Order, Paging, Start};
+use colloquy_runtime::fair_queue::QueueBounds;
+
+/// The connection string of the server that all tests use.
+fn uri() -> &'static str {
+    static URI: OnceLock<String> = OnceLock::new();
+    URI.get_or_init(|| match std::env::var("COLLOQUY_TEST_MONGODB_URI") {
+        Ok(uri) => uri,
+        Err(_) => started(),
+    })
+}
+
+/// Starts the server; it ends when this process does.
+fn started() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    let program = target.join("ferretdb");
+    assert!(
+        program.exists(),
+        "{} is not there: tests/run builds it, or set COLLOQUY_TEST_MONGODB_URI",
+        program.display()
+    );
+    let (listening, line) = std::sync::mpsc::sync_channel(1);
+    // The server is killed when the thread that started it ends, which a test's does.
+    std::thread::spawn(move || {
+        let mut server = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM"])
+            .arg(program)
+            .arg("127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = server.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        listening.send(line).unwrap();
+        server.wait().unwrap();
+    });
+    let line = line.recv().unwrap();
+    assert!(line.starts_with("mongodb://"), "it said {line:?}");
+    line.trim().to_owned()
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A database of its own.
+struct OwnDatabase {
+    name: String,
+    pace: Pace,
+}
+
+impl OwnDatabase {
+    fn open_at(&self, views: Views, events_kept: Option<Duration>) -> Opened {
+        let settings = MongoSettings {
+            uri: uri(),
+            database: &self.name,
+            operator_token: Some("op_a-token"),
+            events_kept,
+            reads: QueueBounds {
+                each: 256,
+                all: 4_096,
+                wait: Duration::from_secs(5),
+            },
+        };
+        let (store, _) = MongoStore::open_at(self.pace, settings, Arc::new(views)).unwrap();
+        Arc::new(store)
+    }
+
+    /// One whose store does nothing that nobody asked for.
+    fn quiet() -> Self {
+        let mut own = Self::new();
+        own.pace = Pace::default();
+        own
+    }
+}
+
+async fn database(name: &str) -> Database {
+    Client::with_uri_str(uri()).await.unwrap().database(name)
+}
+
+/// What is left to be done stands here: taken off when it is done elsewhere. With nodes: how far
+/// what they wrote is carried over.
+const LEFT_TO_DO: [&str; 6] = [
+    schema::RENAMES,
+    schema::ERASURES,
+    schema::REDACTIONS,
+    schema::FEEDS,
+    schema::ENDPOINTS,
+    schema::NODES,
+];
+
+/// Every document of a database, by collection: first what is left to be done. Of what a store does
+/// meanwhile a copy then has no less than what is to be done once more, as a crash leaves it.
+async fn everything(database: &Database) -> Vec<(String, Vec<Document>)> {
+    let mut all = Vec::new();
+    let mut names = database.list_collection_names().await.unwrap();
+    names.sort_by_key(|name| !LEFT_TO_DO.contains(&name.as_str()));
+    for name in names {
+        let mut cursor = database
+            .collection::<Document>(&name)
+            .find(doc! {})
+            .await
+            .unwrap();
+        let mut documents = Vec::new();
+        while cursor.advance().await.unwrap() {
+            documents.push(cursor.deserialize_current().unwrap());
+        }
+        all.push((name, documents));
+    }
+    all
+}
+
+/// Every query that was sent has an index that serves it.
+impl Drop for OwnDatabase {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            Commands::of(&self.name).are_served(uri(), &self.name);
+        }
+    }
+}
+
+impl Bench for OwnDatabase {
+    const NUMBERING: Numbering = Numbering::ByPosition;
+    const VOLUME: Volume = Volume::Small;
+
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        OwnDatabase {
+            name: format!("colloquy_{}_{number}", std::process::id()),
+            pace: Pace {
+                uses_every: Duration::from_millis(50),
+                trim_every: Duration::from_millis(50),
+                ..Pace::default()
+            },
+        }
+    }
+
+    fn open(&self, views: Views) -> Opened {
+        self.open_at(views, None)
+    }
+
+    fn open_lagging(&self, views: Views) -> Opened {
+        self.open_at(views, None)
+    }
+
+    fn open_keeping(&self, views: Views, kept: Duration) -> Opened {
+        self.open_at(views, Some(kept))
+    }
+
+    /// A copy: the server itself goes on, and the store that is killed still writes.
+    fn killed(&self) -> Self {
+        let copy = Self::new();
+        runtime().block_on(async {
+            let (from, to) = (database(&self.name).await, database(&copy.name).await);
+            for (name, documents) in everything(&from).await {
+                if !documents.is_empty() {
+                    let to = to.collection::<Document>(&name);
+                    to.insert_many(documents).await.unwrap();
+                }
+            }
+        });
+        copy
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        runtime().block_on(async {
+            let all = everything(&database(&self.name).await).await;
+            let mut documents = all.iter().flat_map(|(_, documents)| documents);
+            documents.any(|document| {
+                let bytes = document.to_vec().unwrap();
+                bytes
+                    .windows(text.len())
+                    .any(|window| window == text.as_bytes())
+            })
+        })
+    }
+
+    fn findings(&self) -> Vec<String> {
+        runtime().block_on(async {
+            let collections = Collections::of(database(&self.name).await);
+            recovery::recover(&collections).await.unwrap();
+            nodes::used::recover_all(&collections).await.unwrap();
+            let findings = check::findings(&collections).await.unwrap();
+            let told = |finding: &Finding| format!("{}: {}", finding.check, finding.found);
+            findings.iter().map(told).collect()
+        })
+    }
+}
+
+contract! {
+    OwnDatabase:
+    a_commit_that_names_a_document_needs_it_in_its_own_account_and_mode,
+    a_document_comes_back_as_it_was_committed,
+    a_version_comes_back_with_the_frames_that_make_its_content,
+    lists_of_documents_hold_and_count_what_one_may_read,
+    a_list_of_documents_is_by_title_or_among_some_where_it_is_asked_so,
+    a_document_in_the_bin_is_listed_there_only_and_is_still_a_place,
+    a_document_that_is_gone_is_taken_off_the_total_in_which_it_was,
+    a_link_leads_to_its_document_until_it_is_taken_back,
+    what_was_answered_about_an_erased_document_leaves_the_files,
+    what_was_erased_of_a_document_leaves_the_files,
+    a_user_who_owns_documents_stays,
+    a_content_is_made_of_its_own_frames_however_long_their_chain,
+    a_list_of_documents_counts_what_its_filters_let_through,
+    pages_of_documents_in_each_order_go_on_from_a_cursor,
+    versions_are_listed_from_a_cursor_on_and_named_by_number,
+    what_was_done_to_a_document_is_found_by_kind_actor_and_time,
+    what_was_done_to_a_document_is_told_page_by_page,
+    an_acknowledged_commit_is_there_after_a_crash,
+    the_sink_has_a_commit_before_its_reply_leaves,
+    a_sequence_is_accepted_once_and_only_behind_the_one_before,
+    an_answer_without_a_change_is_refused_where_another_change_came_first,
+    what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits,
+    a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on,
+    a_broken_condition_refuses_its_commit_alone,
+    a_unique_name_is_taken_once_even_within_one_batch,
+    positions_and_numbers_have_no_gap,
+    a_kept_answer_survives,
+    memory_holds_a_bounded_number_of_keys_and_none_is_forgotten,
+    a_renamed_customer_is_renamed_everywhere_at_once,
+    a_redacted_text_is_gone_from_every_file,
+    a_last_use_of_a_key_is_written_down,
+    a_chore_stays_until_it_is_done,
+    after_its_end_nothing_is_acknowledged,
+    a_thing_is_loaded_by_its_whole_identifier,
+    what_sleeps_is_found_in_the_order_of_its_waking,
+    who_spoke_is_not_idle_even_where_the_header_lags,
+    lists_totals_and_transcripts_are_what_the_model_says,
+    events_and_their_totals_are_what_the_model_says,
+    a_page_is_whole_while_events_are_written_behind,
+    a_reader_that_joins_misses_nothing_and_sees_nothing_twice,
+    a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+    a_reader_is_let_go_when_the_feed_closes,
+    what_retention_took_is_no_event_of_its_account_any_more,
+    what_retention_took_is_no_event_of_its_entity_any_more,
+    what_retention_took_is_found_by_no_position,
+    endpoints_are_read_among_the_events_by_position,
+    the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+    what_is_sent_again_is_due_at_once_beside_its_lane,
+    deliveries_are_listed_newest_first_with_exact_totals,
+    what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+    what_lands_after_it_was_given_up_does_not_count,
+    deliveries_of_an_endpoint_that_is_no_more_go_with_it,
+    deliveries_that_ended_go_when_they_are_old,
+    what_receivers_answered_goes_with_the_redacted_message,
+    whoever_delivers_finds_after_a_crash_what_it_had_written,
+    whoever_begins_anew_reads_behind_what_was_handed_in,
+    what_is_left_of_an_endpoint_that_is_no_more_goes,
+}
+
+/// Everything that a start carries over once more may have moved a counter before, or not.
+#[test]
+fn a_crash_before_a_counter_moved_leaves_its_total_exact() {
+    let own = OwnDatabase::new();
+    let name = own.name.clone();
+    let house = House::at(own);
+    let tenant = Tenant::of(1, Mode::Live);
+    for customer in ["Ada", "Bea", "Cem"] {
+        house.customer(tenant, customer);
+    }
+    drop(house);
+    // The process ended when two of the three were counted and none was noted as carried over.
+    runtime().block_on(async {
+        let database = database(&name).await;
+        let of_customers = doc! {"field": Counted::Records as i32, "value": Kind::Customer as i64};
+        let counters = database.collection::<Document>("counters");
+        let before = doc! {"$inc": {"total": -1_i64, "last": -1_i64}};
+        let moved_back = counters.update_one(of_customers, before).await.unwrap();
+        assert_eq!(moved_back.modified_count, 1);
+        let none = doc! {"$set": {"carried": 0_i64}};
+        let meta = database.collection::<Document>("meta");
+        let carried = meta.update_one(doc! {"_id": "carried"}, none);
+        assert_eq!(carried.await.unwrap().matched_count, 1);
+        let none = doc! {"$set": {"carried": 0_i64, "recovered": false}};
+        let nodes = database.collection::<Document>("nodes");
+        let crashed = nodes.update_many(doc! {}, none);
+        assert_eq!(crashed.await.unwrap().matched_count, 1);
+    });
+    let mut own = OwnDatabase::new();
+    own.name = name;
+    let house = House::at(own);
+    let all = RecordQuery {
+        tenant,
+        kind: Kind::Customer,
+        names: Vec::new(),
+        paging: Paging {
+            limit: 10,
+            start: Start::Offset(0),
+            order: Order::Asc,
+        },
+    };
+    let page = wait(house.store().records(all)).unwrap();
+    assert_eq!((page.items.len(), page.total), (3, 3));
+}

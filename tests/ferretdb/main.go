@@ -1,0 +1,62 @@
+// Command ferretdb is a server that speaks MongoDB's protocol over SQLite files in a folder: the
+// counterpart of the store on MongoDB in the tests, for MongoDB's own server is in no registry.
+//
+// Usage: ferretdb ADDRESS [FOLDER]. It prints its URI as soon as it listens and ends with SIGTERM.
+// Without a folder it makes one, which goes when it ends.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/FerretDB/FerretDB/ferretdb"
+)
+
+func main() {
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		log.Fatal("usage: ferretdb ADDRESS [FOLDER]")
+	}
+	if err := serve(os.Args[1], os.Args[2:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(address string, folders []string) error {
+	ended, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if len(folders) == 0 {
+		folder, err := os.MkdirTemp("", "ferretdb-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(folder)
+		folders = []string{folder}
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server, err := ferretdb.New(&ferretdb.Config{
+		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
+		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handler:   "sqlite",
+		// A test ends processes, never the machine: what the system has is kept, and nobody waits
+		// for the disk.
+		SQLiteURL: "file:" + folders[0] + "/?_pragma=synchronous(off)",
+	})
+	if err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() { done <- server.Run(ended) }()
+	go new(updates).serve(ended, listener, server.MongoDBURI())
+	fmt.Printf("mongodb://%s/\n", listener.Addr())
+	return <-done
+}

@@ -1,0 +1,231 @@
+//! `colloquy export` and `colloquy import`: afterwards everything is answered as before, byte for
+//! byte, whichever stores it moved between; what is not a whole dump never becomes a store.
+
+mod filled;
+mod place;
+
+use std::fs;
+use std::io::Write;
+
+use serde_json::Value;
+
+use self::filled::Filled;
+use self::place::{Place, assert_refused};
+use crate::support::Server;
+use crate::support::server::Folder;
+
+/// Moves what a server that has ended holds to another place; gives that one's server.
+fn moved(server: &Server, from: &Place, to: &Place) -> Server {
+    let dump = from.export(&server.work());
+    let folder = Folder::new();
+    to.import(&folder.work(), &dump);
+    to.start_imported(folder)
+}
+
+/// Everything is answered as before, on each of these stores in turn, and goes on at the last.
+async fn assert_moves(places: &[Place]) {
+    let (first, others) = places.split_first().unwrap();
+    let mut server = first.setup().start();
+    let filled = Filled::server(&server).await;
+    let reads = filled.reads(&server).await;
+    assert!(reads.count() > 171, "{} reads", reads.count());
+    let mut repeated = Vec::new();
+    for mode in [&filled.test, &filled.live] {
+        repeated.push(mode.repeated(&mode.client).await);
+    }
+    assert!(server.term().success());
+    let mut from = first;
+    for to in others {
+        let mut next = moved(&server, from, to);
+        reads.assert_same_at(&next).await;
+        for (mode, before) in [&filled.test, &filled.live].into_iter().zip(&repeated) {
+            let client = mode.client.at(&next.address());
+            assert_eq!(&mode.repeated(&client).await, before);
+        }
+        assert!(next.term().success());
+        next.assert_sound();
+        (server, from) = (next, to);
+    }
+    server.restart();
+    goes_on(&server, &filled).await;
+}
+
+/// What is written now comes behind what was there, and is delivered.
+async fn goes_on(server: &Server, filled: &Filled) {
+    let mode = &filled.test;
+    let c = mode.client.at(&server.address());
+    let end = c.get("/v1/events?after=0&limit=100").await.expect(200);
+    let next = end.link("next").unwrap();
+    let came = filled.receiver.count();
+    for conversation in &mode.conversations {
+        let sent = c.message(conversation, "from here").await;
+        let at = sent.header("location").to_owned();
+        assert_eq!(c.get(&at).await.expect(200).body, sent.body);
+    }
+    for at in &mode.documents {
+        c.write(at, "from here\n").await;
+    }
+    let behind = c.get(&next).await.expect(200);
+    let written = mode.conversations.len() + mode.documents.len();
+    let count = usize::try_from(behind.total()).unwrap();
+    assert!(count >= written, "{behind}");
+    assert_eq!(behind.data().len(), count, "{behind}");
+    let received = filled.receiver.wait_for(came + count).await;
+    let ids: std::collections::BTreeSet<String> = received
+        .iter()
+        .map(|request| request.event()["id"].to_string())
+        .collect();
+    assert_eq!(ids.len(), received.len(), "an event came twice");
+    let last = behind.body["data"].as_array().unwrap().last().unwrap();
+    let known: Vec<Value> = received.iter().map(|request| request.event()).collect();
+    assert!(known.iter().any(|event| event["id"] == last["id"]));
+}
+
+#[tokio::test]
+async fn everything_is_answered_as_before_in_another_file() {
+    assert_moves(&[Place::sqlite(), Place::sqlite()]).await;
+}
+
+#[tokio::test]
+async fn everything_is_answered_as_before_on_mongodb_and_back_in_a_file() {
+    assert_moves(&[Place::sqlite(), Place::mongodb(), Place::sqlite()]).await;
+}
+
+#[tokio::test]
+async fn everything_is_answered_as_before_in_another_database_and_then_in_a_file() {
+    assert_moves(&[Place::mongodb(), Place::mongodb(), Place::sqlite()]).await;
+}
+
+/// A filled embedded store that has ended, and its dump.
+async fn dumped() -> (Server, Vec<u8>) {
+    let mut server = Place::sqlite().setup().start();
+    Filled::server(&server).await;
+    assert!(server.term().success());
+    let dump = Place::sqlite().export(&server.work());
+    let dump = fs::read(dump).unwrap();
+    (server, dump)
+}
+
+#[tokio::test]
+async fn a_dump_is_lines_of_json_with_readable_texts() {
+    let (_server, dump) = dumped().await;
+    let text = String::from_utf8(dump).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["dump"]["format"], "colloquy");
+    assert_eq!(lines[0]["dump"]["version"], 1);
+    assert_eq!(lines[0]["dump"]["source"]["store"], "sqlite");
+    let end = &lines.last().unwrap()["end"];
+    assert_eq!(end["lines"], lines.len() - 1);
+    let conversations = lines.iter().filter(|line| line["conversation"].is_object());
+    assert_eq!(end["counts"]["conversation"], conversations.count());
+    for readable in [
+        "The first of 1 ☕",
+        "Blaise Pascal",
+        "what the receiver says",
+    ] {
+        assert!(text.contains(readable), "{readable}");
+    }
+    assert!(
+        !text.contains("$bytes"),
+        "something is not as readable as it could be"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_whole_dump_is_refused_and_no_server_starts_on_a_part() {
+    let (_server, dump) = dumped().await;
+    for to in [Place::sqlite(), Place::mongodb()] {
+        assert_takes_only_the_whole(&to, &dump);
+    }
+}
+
+fn assert_takes_only_the_whole(to: &Place, dump: &[u8]) {
+    let folder = Folder::new();
+    let work = folder.work();
+    to.refused(&work, b"", "the input is empty");
+    to.refused(&work, b"PGDMP\x01\n", "no dump");
+    to.refused(&work, b"{\"some\":\"json\"}\n", "no dump");
+    let mut altered = dump.to_vec();
+    let place = dump.len() / 2;
+    altered[place] = if altered[place] == b'a' { b'b' } else { b'a' };
+    to.refused(&work, &altered, "not as it was exported");
+    to.refused(&work, &dump[..dump.len() * 2 / 3], "cut off");
+    let (status, said) = to.setup().refused_in(&work);
+    assert!(!status.success());
+    assert!(said.contains("only a part of a dump"), "{said}");
+    let file = work.join("whole.ndjson");
+    fs::write(&file, dump).unwrap();
+    to.import(&work, &file);
+    // Once more changes nothing.
+    to.import(&work, &file);
+    let mut server = to.start_imported(folder);
+    assert!(server.term().success());
+    server.assert_sound();
+}
+
+#[tokio::test]
+async fn a_store_that_holds_something_else_takes_no_dump() {
+    let (server, dump) = dumped().await;
+    let to = Place::sqlite();
+    to.refused(&server.work(), &dump, "the store is not empty");
+    let mut fresh = to.setup().start();
+    assert!(fresh.term().success());
+    to.refused(&fresh.work(), &dump, "the store is not empty");
+    let other = to.export(&fresh.work());
+    let folder = Folder::new();
+    to.refused(&folder.work(), &dump[..dump.len() * 2 / 3], "cut off");
+    let other = fs::read(other).unwrap();
+    to.refused(&folder.work(), &other, "a part of another dump");
+}
+
+#[tokio::test]
+async fn a_store_that_a_server_uses_is_neither_exported_nor_imported_into() {
+    for place in [Place::sqlite(), Place::mongodb()] {
+        let nowhere = Folder::new();
+        let dump = nowhere.work().join("dump.ndjson");
+        let absent = place.try_export(&nowhere.work(), &dump);
+        assert_refused(&absent, "there is no store to export");
+        let server = place.setup().start();
+        assert_refused(&place.try_export(&server.work(), &dump), "in use");
+        assert_eq!(fs::read(&dump).unwrap(), b"", "nothing is written");
+        assert_refused(&place.try_import(&server.work(), &dump), "in use");
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_server_was_killed_is_in_use_no_more() {
+    for place in [Place::sqlite(), Place::mongodb()] {
+        let mut server = place.setup().start();
+        server.kill9();
+        place.export(&server.work());
+    }
+}
+
+#[tokio::test]
+async fn an_import_that_is_killed_goes_on_where_it_stopped() {
+    let (_server, dump) = dumped().await;
+    for to in [Place::sqlite(), Place::mongodb()] {
+        assert_survives_kills(&to, &dump);
+    }
+}
+
+/// Kills imports at several places of the dump; the whole one completes them.
+fn assert_survives_kills(to: &Place, dump: &[u8]) {
+    let folder = Folder::new();
+    for part in [3, 5, 8] {
+        let mut import = to.begin_import(&folder.work());
+        let mut input = import.stdin.take().unwrap();
+        input.write_all(&dump[..dump.len() * part / 10]).unwrap();
+        input.flush().unwrap();
+        import.kill().unwrap();
+        import.wait().unwrap();
+    }
+    let file = folder.work().join("whole.ndjson");
+    fs::write(&file, dump).unwrap();
+    to.import(&folder.work(), &file);
+    let mut server = to.start_imported(folder);
+    assert!(server.term().success());
+}

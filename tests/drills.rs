@@ -274,6 +274,7 @@ async fn the_webhook_actor_crashes_and_every_event_is_delivered() {
         })
         .await;
     }
+    traffic.ends().await;
     until("every event is delivered", slack() * 3, async || {
         let received = receiver.received();
         let ids = received
@@ -282,7 +283,6 @@ async fn the_webhook_actor_crashes_and_every_event_is_delivered() {
         (ids.collect::<BTreeSet<_>>().len() as u64 == ROUNDS).then_some(())
     })
     .await;
-    traffic.ends().await;
 }
 
 #[tokio::test]

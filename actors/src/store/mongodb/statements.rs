@@ -10,14 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{DUPLICATE_KEY, Met, int, met};
 use super::connection::answered;
+use super::schema::{CONVERSATIONS, DOCUMENTS, RECORDS};
 use colloquy_model::sequence::Sequence;
 
 /// Statements of one command: a server would take more, but each command is waited for by itself,
 /// also where it has no index.
 const STATEMENTS_MAX: usize = 64;
 
+/// The collections whose documents say up to which sequence an entity is carried over.
+const HEADERS: [&str; 3] = [CONVERSATIONS, DOCUMENTS, RECORDS];
+
 /// Updates and deletions by collection. Those of one collection are made in their order, but one
-/// that meets a newer document leaves it as it is and does not hold the others up.
+/// that meets a newer document leaves it as it is and does not hold the others up. Headers come
+/// last: whoever finds one carried over up to a sequence takes it that all else is.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Statements {
     updates: BTreeMap<Cow<'static, str>, Vec<Document>>,
@@ -99,7 +104,11 @@ impl Statements {
                 .chunks(STATEMENTS_MAX)
                 .map(move |some| (command, some))
         });
-        let updates = self.updates.iter().flat_map(|(collection, statements)| {
+        let is_header =
+            |(collection, _): &(&Cow<'static, str>, _)| HEADERS.contains(&collection.as_ref());
+        let (headers, others): (Vec<_>, Vec<_>) = self.updates.iter().partition(is_header);
+        let updates = others.into_iter().chain(headers);
+        let updates = updates.flat_map(|(collection, statements)| {
             let command = Command {
                 name: "update",
                 statements: "updates",
@@ -176,4 +185,29 @@ fn is_duplicate(error: &Error) -> bool {
 /// That a document of a collection is carried over less far than this.
 pub(super) fn behind(sequence: Sequence) -> Document {
     doc! {"seq": {"$lt": int(sequence.0)}}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::{COMMENTS, NAMES, VERSIONS};
+    use super::*;
+
+    /// A document was loaded between its header and its version, and gave the next version the
+    /// same number.
+    #[test]
+    fn headers_are_written_behind_all_that_they_vouch_for() {
+        let mut statements = Statements::default();
+        for collection in [DOCUMENTS, RECORDS, CONVERSATIONS, COMMENTS, VERSIONS, NAMES] {
+            statements.put(collection, 1, Document::new(), doc! {"$set": {"seq": 1}});
+            statements.delete(NAMES, doc! {"record": 1});
+        }
+        let written: Vec<&str> = statements
+            .commands()
+            .map(|(command, _)| command.collection)
+            .collect();
+        let (others, headers) = written.split_at(written.len() - HEADERS.len());
+        assert!(headers.iter().all(|last| HEADERS.contains(last)));
+        assert!(others.iter().all(|first| !HEADERS.contains(first)));
+        assert_eq!(others, [NAMES, COMMENTS, NAMES, VERSIONS]);
+    }
 }

@@ -13,12 +13,11 @@ use colloquy_model::position::Position;
 impl EventLog for MongoStore {
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>> {
         let (collections, membership) = (self.collections.clone(), Arc::clone(&self.membership));
-        if let EventSource::Entity(subject) = query.source
-            && membership.had_peers()
-        {
+        if let EventSource::Entity(subject) = query.source {
             return self.read(self.in_turn(query.tenant, async move {
                 // An entity's sequences have no gaps: what is there is there for good, and its
-                // actor shows it. Lists must not show less of it behind this.
+                // actor may have shown it while a position of another entity was missing before
+                // it. Lists must not show less of it behind this.
                 let all = Position(i64::MAX);
                 let page = events::page(&collections, query, all).await?;
                 loads::wait_for_header(&collections, subject, CONVERSATIONS).await?;

@@ -104,39 +104,57 @@ pub(super) async fn reserve_parts(
     call: &ApiCall,
     operations: &[Box<RawValue>],
 ) -> Result<Vec<PartState>, Problem> {
-    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
-        return Ok(operations
-            .iter()
-            .map(|_| PartState::Pending(None))
-            .collect());
-    };
     let mut places = Vec::with_capacity(operations.len());
     let mut waits = false;
-    for (place, operation) in operations.iter().enumerate() {
-        let request = request.of_part(operation.get().as_bytes(), operations.len());
-        // A caller's key has printable characters only, so it is never that of a place.
-        let key = if place == 0 {
-            key.clone()
-        } else {
-            format!("{key}\0{place}")
-        };
-        match call
-            .app
-            .system
-            .idempotency
-            .look(call.caller.tenant, &key, request)
-            .await?
-        {
-            Known::Fresh(reservation) => places.push(PartState::Pending(Some(reservation))),
-            Known::Replay(answer) => places.push(PartState::Answered(answer)),
-            Known::Running => waits = true,
-            Known::Reused => return Err(reused()),
+    for place in 0..operations.len() {
+        match look_at_part(call, operations, place).await? {
+            Some(state) => places.push(state),
+            None => waits = true,
         }
     }
     if waits {
         Err(Problem::key_in_use())
     } else {
         Ok(places)
+    }
+}
+
+/// Reserves the call's key once more for the operation at this place: what was reserved for it has
+/// ended with a commit that met another node's.
+pub(super) async fn reserve_part_anew(
+    call: &ApiCall,
+    operations: &[Box<RawValue>],
+    place: usize,
+) -> Result<PartState, Problem> {
+    let state = look_at_part(call, operations, place).await?;
+    state.ok_or_else(Problem::key_in_use)
+}
+
+/// Reserves the call's key for the operation at this place; none where another request has it.
+async fn look_at_part(
+    call: &ApiCall,
+    operations: &[Box<RawValue>],
+    place: usize,
+) -> Result<Option<PartState>, Problem> {
+    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
+        return Ok(Some(PartState::Pending(None)));
+    };
+    let operation = operations
+        .get(place)
+        .map_or("", |operation| operation.get());
+    let request = request.of_part(operation.as_bytes(), operations.len());
+    // A caller's key has printable characters only, so it is never that of a place.
+    let key = if place == 0 {
+        key.clone()
+    } else {
+        format!("{key}\0{place}")
+    };
+    let keys = &call.app.system.idempotency;
+    match keys.look(call.caller.tenant, &key, request).await? {
+        Known::Fresh(reservation) => Ok(Some(PartState::Pending(Some(reservation)))),
+        Known::Replay(answer) => Ok(Some(PartState::Answered(answer))),
+        Known::Running => Ok(None),
+        Known::Reused => Err(reused()),
     }
 }
 

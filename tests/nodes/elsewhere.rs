@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::nodes;
-use crate::support::Socket;
+use crate::support::{Client, Socket};
 
 #[tokio::test]
 async fn what_was_deleted_for_good_at_one_node_is_404_at_every_other() {
@@ -51,4 +51,62 @@ async fn a_socket_sends_to_a_conversation_that_another_node_has_changed() {
         assert_eq!(answer["type"], "ack", "{answer}");
         assert_eq!(answer["message"]["seq"], 2 * turn + 2, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn operations_of_a_bulk_are_done_on_what_another_node_has_changed() {
+    let nodes = nodes(2);
+    let client = nodes[0].account().await.test();
+    let conversation = client.conversation().await;
+    let at_other = client.at(&nodes[1].address());
+    let operation = json!({
+        "op": "message", "conversation_id": conversation, "body": {"content": "one of many"},
+    });
+    for key in [None, Some("bulk-1"), Some("bulk-2")] {
+        at_other.message(&conversation, "from elsewhere").await;
+        let operations = json!({"operations": [operation, operation]});
+        let bulk = client.post("/v1/conversations/bulk", operations.clone());
+        let bulk = match key {
+            Some(key) => bulk.with("idempotency-key", key),
+            None => bulk,
+        };
+        let done = bulk.await.expect(200);
+        let statuses: Vec<u64> = done
+            .data()
+            .iter()
+            .map(|it| it["status"].as_u64().unwrap())
+            .collect();
+        assert_eq!(statuses, [201, 201], "{done}");
+        if let Some(key) = key {
+            let again = at_other.post("/v1/conversations/bulk", operations);
+            let again = again.with("idempotency-key", key).await.expect(200);
+            assert_eq!(again.data(), done.data());
+        }
+    }
+    let path = format!("/v1/conversations/{conversation}/messages");
+    assert_eq!(client.get(&path).await.expect(200).total(), 9);
+}
+
+#[tokio::test]
+async fn a_search_at_any_node_knows_what_was_acknowledged_at_another() {
+    let nodes = nodes(2);
+    let client = nodes[0].account().await.test();
+    let at_other = client.at(&nodes[1].address());
+    let found = async |client: &Client| {
+        let page = client.get("/api/v1/documents?q=quokka").await.expect(200);
+        (page.total(), page.data().len())
+    };
+    for count in 1..=5 {
+        client.document("The quokka smiles.\n").await;
+        assert_eq!(found(&at_other).await, (count, count as usize));
+    }
+    let last = at_other.document("Another quokka.\n").await;
+    assert_eq!(found(&client).await, (6, 6));
+    at_other.delete(&last).await.expect(204);
+    assert_eq!(found(&client).await, (5, 5));
+    client
+        .post(&format!("{last}/restore"), json!({}))
+        .await
+        .expect(200);
+    assert_eq!(found(&at_other).await, (6, 6));
 }

@@ -9,6 +9,7 @@ mod elsewhere;
 mod faults;
 mod feeds;
 mod limits;
+mod links;
 mod load;
 mod manifests;
 mod operators;

@@ -10,8 +10,8 @@ use super::search_indexer::DocumentSearch;
 use super::service::Documents;
 use super::state::{Document, Facts, to_json};
 use crate::store::{
-    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, ListFailure, ReadError,
-    StoredPage,
+    ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, LinkUses, ListFailure,
+    ReadError, StoredPage,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::Invalid;
@@ -241,7 +241,17 @@ impl Documents {
         meta: CommandMeta,
         paging: Paging,
     ) -> Result<Page, Failure> {
-        let found = part(self.ask(id, meta, ListShares).await?, paging);
+        let shares = self.ask(id, meta, ListShares).await?;
+        let mut found = part(shares, paging);
+        // Where links are used at other nodes, too, the store alone knows how often.
+        let uses = self.store.link_uses(Document::subject(id)).await;
+        let uses = uses.map_err(LoadError::from)?;
+        for LinkUses { share, uses } in uses {
+            let mut shown = found.items.iter_mut();
+            if let Some(view) = shown.find(|view| view.share_id.number() == share) {
+                view.uses = view.uses.max(uses);
+            }
+        }
         let shown: Vec<Bytes> = found.items.iter().map(to_json).collect();
         Ok(page(&shown, Ends::default(), &found))
     }

@@ -115,6 +115,8 @@ impl SearchIndexer {
     /// # Errors
     /// The index is behind, or can't be read.
     pub(crate) async fn find(&self, search: DocumentSearch<'_>) -> Result<Found, ListFailure> {
+        let caught_up = self.shared.store.catch_up().await;
+        caught_up.map_err(|_| ListFailure::Away)?;
         let index = self.shared.index();
         let wanted = self.shared.feed.last();
         self.shared.feed.reach();

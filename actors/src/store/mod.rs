@@ -250,6 +250,14 @@ pub trait EventLog: Send + Sync + 'static {
     /// The event at this position as it stands now; none where there is none, or retention took it
     /// away.
     fn event_at(&self, position: Position) -> Later<Result<Option<Arc<Event>>, ReadError>>;
+
+    /// Waits until the sink was told of all that any process has acknowledged before.
+    ///
+    /// # Errors
+    /// The store is away.
+    fn catch_up(&self) -> Later<Result<(), ReadError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// Documents, their versions and what was done to them.
@@ -290,6 +298,9 @@ pub trait DocumentStore: Send + Sync + 'static {
 
     /// The document to which the share link with this hash leads.
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<OwnedDocument>, ReadError>>;
+
+    /// How often each share link of a document has been used, as far as was acknowledged before.
+    fn link_uses(&self, document: Subject) -> Later<Result<Vec<LinkUses>, ReadError>>;
 
     /// Documents that have been in the bin since before this instant, oldest first.
     fn overdue_documents(

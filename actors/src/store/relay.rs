@@ -25,14 +25,6 @@ pub trait DeliveryRelay: Send + Sync + 'static {
         Some(DeliveryTerm(0))
     }
 
-    /// Waits until this process has taken in all that any has acknowledged before.
-    ///
-    /// # Errors
-    /// The store is away.
-    fn catch_up(&self) -> Later<Result<(), ReadError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
     /// Hands a request to the process that delivers, and gives its answer.
     ///
     /// # Errors

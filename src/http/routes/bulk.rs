@@ -23,7 +23,7 @@ use super::super::body::{Body, BodySchema, Json, OptionalJson};
 use super::super::idempotency::{self, PartState};
 use super::super::output::{BulkOutcome, Output};
 use super::super::problem::Problem;
-use super::super::{admission, json};
+use super::super::{admission, json, overtaken};
 
 /// Operations in one request.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 1..=100;
@@ -125,6 +125,7 @@ pub(super) struct Operations {
 }
 
 /// What one operation asks, and of which conversation.
+#[derive(Clone)]
 enum Wanted {
     Create(CreateConversation),
     Update(ConversationId, Box<ChangeConversation>),
@@ -212,7 +213,6 @@ pub(super) async fn run(
     Operations { came, wanted }: Operations,
 ) -> Result<Output, Problem> {
     let places = idempotency::reserve_parts(&call, &came).await?;
-    drop(came);
     let mut outcomes = Vec::with_capacity(wanted.len());
     let mut last_rate_limit = None;
     for (index, (operation, place)) in wanted.into_iter().zip(places).enumerate() {
@@ -222,11 +222,23 @@ pub(super) async fn run(
         } else {
             admit(&call, &mut last_rate_limit).await
         };
-        outcomes.push(match (admitted, place) {
-            (Err(problem), _) => Err(problem),
-            (Ok(()), PartState::Answered(answer)) => Ok(answer),
-            (Ok(()), PartState::Pending(reservation)) => {
-                carry_out(&call, operation, reservation).await
+        outcomes.push(match admitted {
+            Err(problem) => Err(problem),
+            Ok(()) => {
+                let mut place = Some(place);
+                let attempt = async || {
+                    let place = match place.take() {
+                        Some(first) => first,
+                        None => idempotency::reserve_part_anew(&call, &came, index).await?,
+                    };
+                    match place {
+                        PartState::Answered(answer) => Ok(answer),
+                        PartState::Pending(reservation) => {
+                            carry_out(&call, operation.clone(), reservation).await
+                        }
+                    }
+                };
+                overtaken::decided_anew(&call.app, attempt).await
             }
         });
     }

@@ -23,9 +23,28 @@ struct HeaderRow {
     seq: i64,
     updated_at: i64,
     body: String,
+    #[serde(flatten)]
+    link_uses: LinkUsesRow,
+    anchors: Option<Binary>,
+}
+
+/// How often a document's links were used, by their numbers.
+#[derive(Debug, Default, Deserialize)]
+struct LinkUsesRow {
     #[serde(default)]
     link_uses: BTreeMap<String, i64>,
-    anchors: Option<Binary>,
+}
+
+impl LinkUsesRow {
+    fn uses(self) -> Vec<LinkUses> {
+        let uses = self.link_uses.into_iter().filter_map(|(share, uses)| {
+            Some(LinkUses {
+                share: EntityNumber(share.parse().ok()?),
+                uses: uint(uses),
+            })
+        });
+        uses.collect()
+    }
 }
 
 /// A comment as the collection has it; one that is gone has no body.
@@ -56,12 +75,6 @@ pub(super) async fn load(
             body: row.body?,
         })
     });
-    let link_uses = header.link_uses.into_iter().filter_map(|(share, uses)| {
-        Some(LinkUses {
-            share: EntityNumber(share.parse().ok()?),
-            uses: uint(uses),
-        })
-    });
     Ok(Some(StoredDocument {
         tenant: Tenant::from_number(header.tenant),
         sequence: Sequence(uint(header.seq)),
@@ -69,7 +82,16 @@ pub(super) async fn load(
         body: header.body,
         versions: versions?,
         comments: comments.collect(),
-        link_uses: link_uses.collect(),
+        link_uses: header.link_uses.uses(),
         anchors: header.anchors.map(|anchors| anchors.bytes),
     }))
+}
+
+/// How often the share links of a document were used.
+pub(super) async fn link_uses(
+    collections: &Collections,
+    document: Subject,
+) -> Result<Vec<LinkUses>, ReadError> {
+    let found = one::<LinkUsesRow>(collections, DOCUMENTS, named(document)).await?;
+    Ok(found.unwrap_or_default().uses())
 }

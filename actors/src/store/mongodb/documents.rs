@@ -48,8 +48,8 @@ pub(super) fn put(
         set.insert("readers", keys.collect::<Vec<Bson>>());
     }
     if let Some(links) = links {
+        // How often they were used stays: who puts them may not know of all uses at other nodes.
         set.insert("links", links.iter().map(Bson::from).collect::<Vec<Bson>>());
-        set.insert("link_uses", Document::new());
     }
     if let Some(anchors) = anchors {
         set.insert("anchors", anchors);

@@ -20,7 +20,7 @@ use super::gaps::take_gaps;
 use super::header::HeaderDocument;
 use super::log::{LogDocument, NO_EVENT};
 use super::nodes::Membership;
-use super::positions::number_of;
+use super::positions::{self, number_of};
 use super::schema::{Collections, LOG};
 use super::veil::Veil;
 use super::work::Landed;
@@ -338,6 +338,23 @@ pub(super) async fn decided(
             return Ok(decided);
         }
     }
+}
+
+/// Waits until this node has taken in all that is acknowledged by now.
+pub(super) async fn catch_up(membership: &Membership) -> Result<()> {
+    if !membership.has_peers() {
+        return Ok(());
+    }
+    let last = positions::last_given(&membership.collections).await?;
+    let mut followed = membership.known.followed.clone();
+    let reached = async {
+        followed
+            .wait_for(|followed| *followed >= last)
+            .await
+            .map(|_| ())
+            .map_err(|_| std::io::Error::other("the store closes").into())
+    };
+    answered(reached).await
 }
 
 /// The next documents of the log behind a position.

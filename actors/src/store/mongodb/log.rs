@@ -26,7 +26,7 @@ pub(super) const NO_EVENT: i32 = 0;
 /// One insert into the log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct LogDocument {
-    /// [`log_id`] of its first row, or what makes an answer or a void one of its own.
+    /// [`log_id`] of its first row, or what makes an answer, a link's use or a void one of its own.
     #[serde(rename = "_id")]
     pub(super) id: String,
     /// The position of its first row; the others follow.
@@ -164,6 +164,12 @@ pub(super) fn answer_id(entity: EntityNumber, position: Position) -> String {
     format!("answer.{:016x}.{:016x}", entity.0, position.0)
 }
 
+/// The `_id` of the log document that counts this use of a share link: two nodes can't both count
+/// the same one.
+fn link_use_id(entity: EntityNumber, share: i64, uses: i64) -> String {
+    format!("link.{:016x}.{share:016x}.{uses:016x}", entity.0)
+}
+
 impl LogDocument {
     /// Whether it is carried over only behind its answer.
     pub(super) fn is_plain(&self) -> bool {
@@ -236,7 +242,12 @@ impl LogDocument {
     pub(super) fn stand_at(&mut self, position: Position) {
         self.position = position.0;
         if self.rows.is_empty() {
-            self.id = answer_id(uint(self.entity), position);
+            self.id = match &self.header {
+                Some(HeaderDocument::LinkUsed { share, uses }) => {
+                    link_use_id(uint(self.entity), *share, *uses)
+                }
+                _ => answer_id(uint(self.entity), position),
+            };
         }
     }
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{binary, failed};
 use super::connection::{ANSWER_MAX, answered};
+use super::following;
 use super::nodes::Membership;
-use super::positions;
 use super::schema::{Collections, RELAYED};
 use crate::store::{ReadError, RelayedRequest};
 
@@ -125,26 +125,9 @@ async fn take(membership: &Membership) -> Result<Vec<RelayedRequest>> {
         }
     }
     if !taken.is_empty() {
-        catch_up(membership).await?;
+        following::catch_up(membership).await?;
     }
     Ok(taken)
-}
-
-/// Waits until this node has taken in all that is acknowledged by now.
-pub(super) async fn catch_up(membership: &Membership) -> Result<()> {
-    if !membership.has_peers() {
-        return Ok(());
-    }
-    let last = positions::last_given(&membership.collections).await?;
-    let mut followed = membership.known.followed.clone();
-    let reached = async {
-        followed
-            .wait_for(|followed| *followed >= last)
-            .await
-            .map(|_| ())
-            .map_err(|_| std::io::Error::other("the store closes").into())
-    };
-    answered(reached).await
 }
 
 /// Writes an answer down, and lets it go when nobody reads it any more.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{self, Document, doc};
 use mongodb::error::{Error, ErrorKind};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -19,7 +19,7 @@ use super::connection::{AGAIN, answered};
 use super::counters::{CounterMoves, CountersMoved};
 use super::gaps::void;
 use super::header::HeaderDocument;
-use super::header_carrying::carry_over_headers;
+use super::header_carrying::{carry_over_conditioned, carry_over_headers};
 use super::intents::Admitted;
 use super::log::{ChoreDocument, LogDocument};
 use super::nodes::Membership;
@@ -431,12 +431,26 @@ impl Writer {
             Some(found) if found.get_i64("position").ok() == Some(document.position) => {
                 Fate::Committed
             }
-            Some(_) => Fate::Conflict,
+            Some(found) => {
+                self.carry_over_use(found).await?;
+                Fate::Conflict
+            }
             None => match self.answer_of(document).await? {
                 Some(position) => Fate::Answered(position),
                 None => Fate::Lost,
             },
         })
+    }
+
+    /// Carries over another node's use of a link, where it is one: no revision of the document
+    /// tells whoever loads it next to wait for that.
+    async fn carry_over_use(&self, found: Document) -> Result<(), Error> {
+        match bson::deserialize_from_document::<LogDocument>(found) {
+            Ok(used) if matches!(used.header, Some(HeaderDocument::LinkUsed { .. })) => {
+                carry_over_conditioned(&self.collections, &used).await
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Where the answer under a document's idempotency key stands.

@@ -64,17 +64,6 @@ pub(super) fn load(
         ))?
         .query_map([n], comment)?
         .collect::<rusqlite::Result<_>>()?;
-    let uses = |row: &Row<'_>| {
-        let LinkUsesRow { share, uses } = LinkUsesRow::read(row)?;
-        Ok(LinkUses { share, uses })
-    };
-    let link_uses = connection
-        .prepare_cached(&format!(
-            "SELECT {} FROM link_uses WHERE document = ?1",
-            LinkUsesRow::COLUMNS
-        ))?
-        .query_map([n], uses)?
-        .collect::<rusqlite::Result<_>>()?;
     let anchors = connection
         .prepare_cached("SELECT places FROM anchors WHERE document = ?1")?
         .query_row([n], only)
@@ -86,9 +75,27 @@ pub(super) fn load(
         body: header.body,
         versions: versions::all(connection, subject)?,
         comments,
-        link_uses,
+        link_uses: link_uses(connection, subject)?,
         anchors,
     }))
+}
+
+/// How often its share links were used.
+pub(super) fn link_uses(
+    connection: &Connection,
+    document: Subject,
+) -> rusqlite::Result<Vec<LinkUses>> {
+    let uses = |row: &Row<'_>| {
+        let LinkUsesRow { share, uses } = LinkUsesRow::read(row)?;
+        Ok(LinkUses { share, uses })
+    };
+    connection
+        .prepare_cached(&format!(
+            "SELECT {} FROM link_uses WHERE document = ?1",
+            LinkUsesRow::COLUMNS
+        ))?
+        .query_map([int(document.number.0)], uses)?
+        .collect()
 }
 
 columns! {

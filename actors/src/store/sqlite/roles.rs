@@ -14,10 +14,10 @@ use crate::store::{
     ActivityQuery, ActivityRow, CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery,
     DeliveryRelay, DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore,
     DueLanes, DueQuery, EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow,
-    FramedVersion, IndexedDocument, KeptRow, Later, Lists, MessageQuery, Nodes, OwnedDocument,
-    ReadError, RecordQuery, RevisionQuery, Settle, Store, StoreHealth, StoreMetric, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
-    TimerStore, Unwritten, VersionQuery, WebhookState, Written,
+    FramedVersion, IndexedDocument, KeptRow, Later, LinkUses, Lists, MessageQuery, Nodes,
+    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Settle, Store, StoreHealth, StoreMetric,
+    Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed,
+    TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -256,6 +256,12 @@ impl DocumentStore for SqliteStore {
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<OwnedDocument>, ReadError>> {
         self.loads.read(ReadClass::Links, move |connection| {
             document_loads::link(connection, &hash)
+        })
+    }
+
+    fn link_uses(&self, document: Subject) -> Later<Result<Vec<LinkUses>, ReadError>> {
+        self.loads.read(ReadClass::Links, move |connection| {
+            document_loads::link_uses(connection, document)
         })
     }
 

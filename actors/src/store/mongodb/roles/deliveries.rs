@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::super::codec::failed;
 use super::super::{MongoStore, Reading, delivery_lists, relayed_requests};
 use crate::store::{
     DeliveryQuery, DeliveryRelay, DeliverySlice, DeliveryStore, DeliveryTerm, DueLanes, DueQuery,
@@ -15,14 +14,6 @@ use colloquy_model::position::Position;
 impl DeliveryRelay for MongoStore {
     fn delivery_term(&self) -> Option<DeliveryTerm> {
         self.membership.term().map(DeliveryTerm)
-    }
-
-    fn catch_up(&self) -> Later<Result<(), ReadError>> {
-        let membership = Arc::clone(&self.membership);
-        self.read(async move {
-            let caught_up = relayed_requests::catch_up(&membership).await;
-            caught_up.map_err(|error| failed(&error))
-        })
     }
 
     fn relay(&self, body: Vec<u8>) -> Later<Result<Vec<u8>, ReadError>> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::super::{MongoStore, activity, document_lists, versions};
+use super::super::{MongoStore, activity, document_lists, document_loads, versions};
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentQuery, DocumentRow, DocumentStore, FramedVersion,
-    IndexedDocument, Later, OwnedDocument, ReadError, StoredPage, StoredVersion, VersionQuery,
+    IndexedDocument, Later, LinkUses, OwnedDocument, ReadError, StoredPage, StoredVersion,
+    VersionQuery,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Subject;
@@ -75,6 +76,11 @@ impl DocumentStore for MongoStore {
     fn link(&self, hash: [u8; 32]) -> Later<Result<Option<OwnedDocument>, ReadError>> {
         let collections = self.collections.clone();
         self.read(async move { document_lists::link(&collections, hash).await })
+    }
+
+    fn link_uses(&self, document: Subject) -> Later<Result<Vec<LinkUses>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { document_loads::link_uses(&collections, document).await })
     }
 
     fn overdue_documents(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::codec::failed;
 use super::super::schema::CONVERSATIONS;
 use super::super::{MongoStore, events, following, loads};
 use crate::store::{EventLog, EventPage, EventQuery, FeedRow, Later, ReadError};
@@ -43,5 +44,13 @@ impl EventLog for MongoStore {
     fn event_at(&self, position: Position) -> Later<Result<Option<Arc<Event>>, ReadError>> {
         let collections = self.collections.clone();
         self.read(async move { events::at(&collections, position).await })
+    }
+
+    fn catch_up(&self) -> Later<Result<(), ReadError>> {
+        let membership = Arc::clone(&self.membership);
+        self.read(async move {
+            let caught_up = following::catch_up(&membership).await;
+            caught_up.map_err(|error| failed(&error))
+        })
     }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::support::preload;
 use crate::support::shapes::instant;
 use crate::support::{Answer, Client, Receiver, Server, Setup, sized, until};
+use crate::support::{mongodb, preload};
 
 /// What the busy machine may add to a wait.
 fn slack() -> Duration {
@@ -24,6 +24,10 @@ const BUSY: usize = 8;
 fn drilling() -> Setup {
     Setup::default().env("COLLOQUY__SUPERVISION__DRILLS", "true")
 }
+
+/// Between two messages of one sender on MongoDB: the server of its protocol in the tests reads a
+/// whole collection for most questions, and could answer none after a minute at full speed.
+const PACE_ON_MONGODB: Duration = Duration::from_millis(250);
 
 /// Somebody else's messages, all the while: each must be acknowledged.
 struct Traffic {
@@ -48,6 +52,9 @@ impl Traffic {
                     sent += 1;
                     let message = client.message(&conversation, &format!("{sent}")).await;
                     assert_eq!(message["seq"], sent, "in their order");
+                    if mongodb::is_used() {
+                        tokio::time::sleep(PACE_ON_MONGODB).await;
+                    }
                 }
                 sent
             }));

@@ -101,6 +101,12 @@ impl Keys {
         }
     }
 
+    /// Whether something is known of a key: it is answered, or its request runs.
+    fn knows(&self, hash: &KeyHash) -> bool {
+        let key = short_key(hash);
+        self.shard(key).lock().contains_key(&key)
+    }
+
     /// Forgets a key whose time is over, unless it has been used again since.
     pub fn forget_at(&self, hash: &KeyHash, position: Position) {
         self.remove(short_key(hash), position);
@@ -278,6 +284,52 @@ impl Idempotency {
             slices = self.keys.slices_of(short_key(&hash));
         }
         Ok(None)
+    }
+
+    /// Where the answer stands that any process has given under a key, while it is kept.
+    async fn answer_under(&self, hash: KeyHash) -> Result<Option<Position>, ReadError> {
+        match self.store.older_key(Vec::new(), hash).await? {
+            Some(position) if self.holds(hash, position).await? => Ok(Some(position)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Looks whether another process has answered a key of which nothing is known here; from then
+    /// on it is known. Memory alone does not tell: a request that is refused meets no answer.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub async fn learn(&self, tenant: Tenant, key: &str) -> Result<bool, ListFailure> {
+        let hash = key_hash(tenant, key);
+        if !self.store.is_shared() || self.keys.knows(&hash) {
+            return Ok(false);
+        }
+        let position = self.answer_under(hash).await?;
+        if let Some(position) = position {
+            self.keys.note_recovered(&hash, position);
+        }
+        Ok(position.is_some())
+    }
+
+    /// Gives a reservation back if no other process has answered its key; otherwise that is known
+    /// from then on. For requests that do something before they commit.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub async fn still_reserved(
+        &self,
+        reservation: Reservation,
+    ) -> Result<Option<Reservation>, ListFailure> {
+        if !self.store.is_shared() {
+            return Ok(Some(reservation));
+        }
+        Ok(match self.answer_under(reservation.hash()).await? {
+            Some(position) => {
+                reservation.settle(position);
+                None
+            }
+            None => Some(reservation),
+        })
     }
 
     /// Reserves the key, or gives what is known of it.

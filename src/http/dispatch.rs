@@ -32,7 +32,7 @@ use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
-use super::{admission, conditions, overtaken, response};
+use super::{admission, conditions, idempotency, overtaken, response};
 use crate::log::words;
 
 /// What is known of one request so far; its response is made from it, however it ends.
@@ -418,9 +418,16 @@ async fn run(
             break;
         }
         let (next_call, next_body) = (call.again(), raw_body.again());
-        match (operation.run)(call, raw_body).await {
-            Err(problem) if problem.is_overtaken() => {}
+        let problem = match (operation.run)(call, raw_body).await {
+            Err(problem) => {
+                let key = next_call.idempotency_key.as_deref();
+                let (app, tenant) = (&next_call.app, next_call.caller.tenant);
+                idempotency::told_under(app, tenant, key, problem).await
+            }
             done => return done,
+        };
+        if !problem.is_overtaken() {
+            return Err(problem);
         }
         overtaken::pause().await;
         (call, raw_body) = (next_call, next_body);

@@ -89,6 +89,38 @@ pub(super) async fn look(
     }
 }
 
+/// A problem as it is told under a key. A refusal says that nothing was done: where another node has
+/// answered the key before, the request is to be decided anew, and gets that answer.
+pub(super) async fn told_under(
+    app: &AppState,
+    tenant: Tenant,
+    key: Option<&str>,
+    problem: Problem,
+) -> Problem {
+    let Some(key) = key.filter(|_| problem.is_refusal()) else {
+        return problem;
+    };
+    match app.system.idempotency.learn(tenant, key).await {
+        Ok(true) => Problem::overtaken(),
+        Ok(false) => problem,
+        Err(failure) => failure.into(),
+    }
+}
+
+/// Makes sure that no other node has answered the call's key, for an operation whose effect comes
+/// before its commit.
+pub(super) async fn check_still_reserved(call: &mut ApiCall) -> Result<(), Problem> {
+    let Some(reservation) = call.reservation.take() else {
+        return Ok(());
+    };
+    let keys = &call.app.system.idempotency;
+    call.reservation = keys.still_reserved(reservation).await?;
+    match call.reservation {
+        Some(_) => Ok(()),
+        None => Err(Problem::overtaken()),
+    }
+}
+
 /// Whether one operation of many is to be carried out or was answered before.
 pub(super) enum PartState {
     /// It is to be carried out; with a key, its own key is reserved.
@@ -143,18 +175,23 @@ async fn look_at_part(
         .get(place)
         .map_or("", |operation| operation.get());
     let request = request.of_part(operation.as_bytes(), operations.len());
-    // A caller's key has printable characters only, so it is never that of a place.
-    let key = if place == 0 {
-        key.clone()
-    } else {
-        format!("{key}\0{place}")
-    };
+    let key = key_of_part(key, place);
     let keys = &call.app.system.idempotency;
     match keys.look(call.caller.tenant, &key, request).await? {
         Known::Fresh(reservation) => Ok(Some(PartState::Pending(Some(reservation)))),
         Known::Replay(answer) => Ok(Some(PartState::Answered(answer))),
         Known::Running => Ok(None),
         Known::Reused => Err(reused()),
+    }
+}
+
+/// The key of the operation at this place.
+pub(super) fn key_of_part(key: &str, place: usize) -> String {
+    // A caller's key has printable characters only, so it is never that of a place.
+    if place == 0 {
+        key.to_owned()
+    } else {
+        format!("{key}\0{place}")
     }
 }
 

@@ -282,6 +282,19 @@ impl Problem {
         Problem::new(Kind::IdempotencyInProgress, "the first request still runs")
     }
 
+    /// 503: nothing was done, because another node had committed before.
+    pub(crate) fn overtaken() -> Self {
+        Problem {
+            more: Some(Box::new(More::Overtaken)),
+            ..Problem::unavailable(why(Cause::Conflict), Outcome::None, 1)
+        }
+    }
+
+    /// Whether the request was refused for what it asks.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.kind.status().is_client_error()
+    }
+
     /// Whether nothing was done because another node had committed before.
     pub(crate) fn is_overtaken(&self) -> bool {
         matches!(self.more.as_deref(), Some(More::Overtaken))
@@ -509,10 +522,7 @@ impl From<DeliveryError> for Problem {
                 ),
             ),
             DeliveryError::Invalid(invalid) => invalid.into(),
-            DeliveryError::Overtaken => Problem {
-                more: Some(Box::new(More::Overtaken)),
-                ..Problem::unavailable(why(Cause::Conflict), Outcome::None, 1)
-            },
+            DeliveryError::Overtaken => Problem::overtaken(),
             DeliveryError::KeyInUse => Problem::key_in_use(),
             DeliveryError::Unknown => {
                 Problem::unavailable("no answer in time", Outcome::Unknown, 1)

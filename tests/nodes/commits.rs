@@ -1,8 +1,9 @@
 //! What one node acknowledged, and several nodes that write at once.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::nodes;
+use crate::support::{Client, Receiver};
 
 #[tokio::test]
 async fn what_one_node_acknowledged_every_other_shows() {
@@ -90,4 +91,58 @@ async fn two_nodes_that_write_to_one_conversation_at_once_lose_and_double_nothin
         let gapless: Vec<_> = (1..=(WRITERS * EACH) as u64).collect();
         assert_eq!(sequences, gapless);
     }
+}
+
+/// One node has answered and its answer was lost on the way: what the same request meets at another
+/// one says nothing of it.
+#[tokio::test]
+async fn a_repeated_request_gets_its_first_answer_at_another_node_whatever_has_changed_since() {
+    let nodes = nodes(2);
+    let account = nodes[0].account().await;
+    let (client, at_other) = (account.test(), account.test().at(&nodes[1].address()));
+    let receiver = Receiver::start().await;
+    // Nothing of this happens: what comes is the sample alone.
+    let hook = json!({"url": receiver.url(), "events": ["message.updated"]});
+    let hook = client.post("/v1/webhooks", hook).await.expect(201);
+    let conversation = client.conversation().await;
+    let below = |path: &str| format!("/v1/conversations/{conversation}/{path}");
+    let by_agent = json!({"content": "still open", "sender_type": "agent"});
+    let of_many = json!({"operations": [{
+        "op": "message", "conversation_id": conversation, "body": by_agent,
+    }]});
+    let asked = [
+        (below("messages"), by_agent.clone()),
+        ("/v1/conversations/bulk".to_owned(), of_many),
+        (
+            format!("/v1/webhooks/{}/test", hook.id("webhook_id")),
+            json!({}),
+        ),
+        (below("close"), json!({"reason": "done"})),
+    ];
+    let ask = async |client: &Client, (path, body): &(String, Value), tag: Option<&str>| {
+        let call = client.post(path, body.clone());
+        let call = call.with("idempotency-key", path);
+        match tag {
+            Some(tag) => call.with("if-match", tag).await,
+            None => call.await,
+        }
+    };
+    let mut answered = Vec::new();
+    for request in &asked {
+        let tag = match request.0.strip_suffix("/close") {
+            Some(conversation) => Some(client.get(conversation).await.etag()),
+            None => None,
+        };
+        let answer = ask(&client, request, tag.as_deref()).await;
+        assert!([200, 201].contains(&answer.status), "{answer}");
+        answered.push((request, tag, answer));
+    }
+    for (request, tag, first) in &answered {
+        let again = ask(&at_other, request, tag.as_deref()).await;
+        assert_eq!((again.status, &again.body), (first.status, &first.body));
+        assert_eq!(again.header("idempotent-replayed"), "true");
+    }
+    assert_eq!(receiver.received().len(), 1, "the sample was sent once");
+    let list = at_other.get(&below("messages")).await.expect(200);
+    assert_eq!(list.total(), 2);
 }

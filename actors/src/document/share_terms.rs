@@ -267,7 +267,12 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
         if !links.contains_key(&link) && links.len() >= self.links_max {
             forget_some(&mut links, now);
         }
-        links.entry(link).or_default().push_back(now);
+        let tries = links.entry(link).or_default();
+        tries.push_back(now);
+        // Those of other nodes come here, too, and nobody may ever look: the newest decide.
+        if tries.len() > TRIES_PER_MINUTE {
+            tries.pop_front();
+        }
     }
 }
 

@@ -75,8 +75,14 @@ impl Hub {
         let (hub, told) = Hub::with(presences_max);
         let waiting = Arc::clone(&hub.waiting);
         // A panic lets every listener go, to come again: who listens is known anew then.
+        let mut is_first = true;
         let started = threads::spawn("signs", threads::Restart, move || {
-            run(&told, &waiting, Table::telling(nodes.clone()));
+            let table = Table::telling(nodes.clone());
+            if !std::mem::take(&mut is_first) {
+                // Other nodes still know those who are not here any more.
+                table.tell_all();
+            }
+            run(&told, &waiting, table);
         });
         if let Err(error) = started {
             tracing::error!(%error, "signs have no thread: nobody will be told who types and who is there");

@@ -393,7 +393,7 @@ impl Table {
     }
 
     /// Tells other nodes who is here.
-    fn tell_all(&self) {
+    pub(super) fn tell_all(&self) {
         if let Some(tell) = &self.nodes {
             let all = self.tenants.iter();
             let all = all.flat_map(|(tenant, topics)| topics.present_here(*tenant));

@@ -160,6 +160,11 @@ async fn write(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Proble
         ..CommandMeta::new(caller.clone())
     };
     let conversations = &app.system.conversations;
-    let answer = conversations.ask(send.conversation, meta, message).await?;
-    Ok(answer.body)
+    match conversations.ask(send.conversation, meta, message).await {
+        Ok(answer) => Ok(answer.body),
+        Err(failure) => {
+            let problem = failure.into();
+            Err(idempotency::told_under(app, caller.tenant, Some(key), problem).await)
+        }
+    }
 }

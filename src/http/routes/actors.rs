@@ -20,7 +20,7 @@ use super::super::body::{Empty, OptionalJson};
 use super::super::output::{CachePolicy, Output, Text};
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, NoQuery};
-use super::super::response;
+use super::super::{idempotency, response};
 
 /// How many instances are shown at once at most.
 const INSTANCES_MAX: u32 = 1_000;
@@ -127,8 +127,9 @@ pub(super) async fn crash(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outpu
 
 /// Gives an actor a command, if the actor is in the state that the caller names; of several callers
 /// that name the same state, one command is judged after the other is done.
-async fn steer(call: ApiCall, steering: Steering) -> Result<Output, Problem> {
+async fn steer(mut call: ApiCall, steering: Steering) -> Result<Output, Problem> {
     let kind = kind_of(&call)?;
+    idempotency::check_still_reserved(&mut call).await?;
     let (id, supervision) = (call.segment(1), &call.app.system.supervision);
     let found = match &call.if_match {
         None => supervision.steer(&*kind, id, steering).await?,

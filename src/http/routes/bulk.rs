@@ -234,7 +234,8 @@ pub(super) async fn run(
                     match place {
                         PartState::Answered(answer) => Ok(answer),
                         PartState::Pending(reservation) => {
-                            carry_out(&call, operation.clone(), reservation).await
+                            let done = carry_out(&call, operation.clone(), reservation).await;
+                            told(&call, index, done).await
                         }
                     }
                 };
@@ -252,6 +253,16 @@ async fn admit(call: &ApiCall, last: &mut Option<RateLimitStatus>) -> Result<(),
     };
     let rate_limit = last.insert(admission::take(&call.app, principal, Timestamp::now()).await?);
     admission::granted(rate_limit)
+}
+
+/// An outcome as it is told under the call's key.
+async fn told(call: &ApiCall, place: usize, outcome: BulkOutcome) -> BulkOutcome {
+    let (Err(problem), Some(key)) = (&outcome, &call.idempotency_key) else {
+        return outcome;
+    };
+    let key = idempotency::key_of_part(key, place);
+    let (app, tenant) = (&call.app, call.caller.tenant);
+    Err(idempotency::told_under(app, tenant, Some(&key), problem.clone()).await)
 }
 
 async fn carry_out(

@@ -8,6 +8,7 @@ use colloquy_model::id::WebhookKind;
 
 use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{Json, OptionalJson};
+use super::super::idempotency;
 use super::super::output::Output;
 use super::super::problem::Problem;
 use super::records::{ask, make};
@@ -38,11 +39,12 @@ pub(super) async fn rotate_secret(
 }
 
 pub(super) async fn test(
-    call: ApiCall,
+    mut call: ApiCall,
     OptionalJson(test): OptionalJson<TestWebhook>,
 ) -> Result<Output, Problem> {
     let id = call.id::<WebhookKind>(0)?;
     let event = test.event.unwrap_or_default();
+    idempotency::check_still_reserved(&mut call).await?;
     let CommandCall { app, meta } = call.into_command();
     // What is sent is kept under its key, also when the caller has hung up meanwhile.
     let trying = actix_web::rt::spawn(async move {

@@ -265,7 +265,7 @@ async fn cursor(
         return Ok(None);
     };
     let meant = ActivityId::from_parts(at.number, at.tail);
-    let filter = doc! {"position": {"$lte": meant.row()}};
+    let filter = doc! {"position": {"$lte": meant.row()}, "rows": {"$exists": true}};
     let find = Find {
         sort: doc! {"position": -1},
         limit: 1,

@@ -8,6 +8,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::Result;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::carry_over;
 use super::codec::int;
@@ -42,17 +43,30 @@ pub(super) struct Carrying {
     pub(super) of_others: (Vec<LogDocument>, Position),
 }
 
+/// How many documents of other nodes wait at most: they are held in memory, and whoever lists looks
+/// at all of them.
+const OTHERS_MAX: usize = 1_000;
+
 impl Carrying {
     /// Runs until whoever commits is gone and all of it is carried over.
     pub(super) async fn run(mut self) {
+        // From the first that waits, whatever comes behind it.
+        let mut due: Option<Instant> = None;
         loop {
-            let waits = self.of_others.1 > *self.all.borrow();
+            if self.of_others.1 > *self.all.borrow() {
+                due.get_or_insert_with(|| Instant::now() + OTHERS_FIRST);
+            } else {
+                due = None;
+            }
+            let is_due = due.is_some_and(|due| due <= Instant::now());
+            if is_due || self.of_others.0.len() >= OTHERS_MAX {
+                self.carry_of_others().await;
+                due = None;
+                continue;
+            }
             let next = tokio::select! {
                 next = self.documents.recv() => next,
-                () = tokio::time::sleep(OTHERS_FIRST), if waits => {
-                    self.carry_of_others().await;
-                    continue;
-                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => continue,
             };
             let Some(next) = next else {
                 return self.carry_of_others().await;

@@ -136,6 +136,11 @@ pub(super) fn gone(document: &LogDocument, statements: &mut Statements) {
     };
     let change = doc! {"$set": set, "$unset": unset};
     statements.put(DOCUMENTS, document.entity, behind(sequence), change);
+    erase(document.entity, statements);
+}
+
+/// Has the texts of a document that is gone erased.
+pub(super) fn erase(document: i64, statements: &mut Statements) {
     let erasure = doc! {"$setOnInsert": {"erased_to": 0_i64}};
-    statements.put(ERASURES, document.entity, Document::new(), erasure);
+    statements.put(ERASURES, document, Document::new(), erasure);
 }

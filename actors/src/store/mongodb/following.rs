@@ -20,7 +20,7 @@ use super::gaps::take_gaps;
 use super::header::HeaderDocument;
 use super::log::{LogDocument, NO_EVENT};
 use super::nodes::Membership;
-use super::positions::{self, number_of};
+use super::positions::number_of;
 use super::schema::{Collections, LOG};
 use super::veil::Veil;
 use super::work::Landed;
@@ -341,20 +341,14 @@ pub(super) async fn decided(
 }
 
 /// Waits until this node has taken in all that is acknowledged by now.
-pub(super) async fn catch_up(membership: &Membership) -> Result<()> {
-    if !membership.has_peers() {
-        return Ok(());
-    }
-    let last = positions::last_given(&membership.collections).await?;
+pub(super) async fn catch_up(
+    collections: &Collections,
+    membership: &Membership,
+) -> std::result::Result<(), ReadError> {
+    let decided = decided(collections, membership).await?;
     let mut followed = membership.known.followed.clone();
-    let reached = async {
-        followed
-            .wait_for(|followed| *followed >= last)
-            .await
-            .map(|_| ())
-            .map_err(|_| std::io::Error::other("the store closes").into())
-    };
-    answered(reached).await
+    let reached = followed.wait_for(|followed| *followed >= decided).await;
+    reached.map(|_| ()).map_err(|_| ReadError::Away)
 }
 
 /// The next documents of the log behind a position.

@@ -14,7 +14,8 @@ pub(super) fn void(position: Position) -> Document {
     doc! {"_id": format!("void.{:016x}", position.0), "position": position.0}
 }
 
-/// Takes the positions that no document has; false where something landed there meanwhile.
+/// Takes the positions that no document has; false where something landed there meanwhile. The
+/// lowest first: of a document of several rows only the first position keeps others away.
 pub(super) async fn take_gaps(
     collections: &Collections,
     documents: &[LogDocument],
@@ -47,7 +48,7 @@ pub(super) async fn take_gaps(
     if voids.is_empty() {
         return Ok(true);
     }
-    let inserted = log.insert_many(voids).ordered(false).into_future();
+    let inserted = log.insert_many(voids).ordered(true).into_future();
     let Err(error) = answered(inserted).await else {
         return Ok(true);
     };

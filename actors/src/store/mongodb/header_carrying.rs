@@ -3,13 +3,17 @@
 
 use std::collections::HashMap;
 
-use mongodb::bson::{Bson, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
 
 use super::carry_over::{self, CustomerName};
+use super::connection::answered;
 use super::counters::CounterMoves;
+use super::documents;
+use super::header::{DocumentHeaderDocument, HeaderDocument};
 use super::log::LogDocument;
-use super::schema::Collections;
+use super::schema::{Collections, DOCUMENTS};
+use super::statements::Statements;
 use colloquy_model::entity::Kind;
 
 /// Carries over the headers of these documents, with the counters that they move.
@@ -35,6 +39,41 @@ pub(super) async fn carry_over_conditioned(
     let of_new = carry_over::customers_of(std::iter::once(document));
     let customers = customers(collections, of_new).await?;
     let statements = carry_over::header_of(document, &customers);
+    if statements.is_empty() {
+        return Ok(());
+    }
+    statements.run(&collections.database).await?;
+    erase_again(collections, std::iter::once(document)).await
+}
+
+/// Has the texts of documents erased that were carried over late, behind the erasing of a document
+/// that is gone for good.
+pub(super) async fn erase_again<'d>(
+    collections: &Collections,
+    documents: impl Iterator<Item = &'d LogDocument>,
+) -> Result<(), Error> {
+    let has_texts =
+        |header: &DocumentHeaderDocument| header.version.is_some() || !header.comments.is_empty();
+    let with_texts = documents.filter(|document| {
+        matches!(&document.header, Some(HeaderDocument::Document(header)) if has_texts(header))
+    });
+    let numbers: Vec<i64> = with_texts.map(|document| document.entity).collect();
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let gone = async {
+        let headers = collections.database.collection::<Document>(DOCUMENTS);
+        let gone = headers.find(doc! {"_id": {"$in": numbers}, "gone": true});
+        let mut cursor = gone.projection(doc! {"_id": 1}).await?;
+        let mut statements = Statements::default();
+        while cursor.advance().await? {
+            if let Ok(number) = cursor.deserialize_current()?.get_i64("_id") {
+                documents::erase(number, &mut statements);
+            }
+        }
+        Ok::<_, Error>(statements)
+    };
+    let statements = answered(gone).await?;
     if statements.is_empty() {
         return Ok(());
     }

@@ -305,8 +305,10 @@ pub(super) async fn records(
     let scan = Scan::new(query.paging.order, query.paging.start);
     let mut filter = doc! {"tenant": tenant, "kind": query.kind as i32, "gone": false};
     if !query.names.is_empty() {
-        let bearers = bearers(collections, &query).await?;
-        and(&mut filter, "_id", doc! {"$in": bearers});
+        let Bearers { records, names } = bearers(collections, &query).await?;
+        and(&mut filter, "_id", doc! {"$in": records});
+        // A name that was carried over late may lead to a record that has given it up.
+        filter.insert("$and", names);
     }
     let total = async {
         if query.names.is_empty() {
@@ -332,15 +334,25 @@ pub(super) async fn records(
     Ok(scan.page(items.collect(), query.paging, total?))
 }
 
-/// The numbers of the records that have all the names that are asked for.
-async fn bearers(collections: &Collections, query: &RecordQuery) -> Result<Vec<Bson>, ReadError> {
+/// The records that names which are asked for lead to.
+struct Bearers {
+    /// The numbers of those that have all of them.
+    records: Vec<Bson>,
+    /// That a record has each of them itself.
+    names: Vec<Bson>,
+}
+
+async fn bearers(collections: &Collections, query: &RecordQuery) -> Result<Bearers, ReadError> {
     let mut bearers: Option<Vec<i64>> = None;
+    let mut names = Vec::new();
     for RecordName { field, value } in &query.names {
         let filter = doc! {
             "tenant": query.tenant.number(), "field": *field as i32, "value": value,
         };
         let found: Vec<Document> =
             super::find::all(collections, NAMES, filter, doc! {"record": 1}).await?;
+        let ids = found.iter().filter_map(|name| name.get("_id").cloned());
+        names.push(doc! {"names": {"$in": ids.collect::<Vec<_>>()}}.into());
         let found = found.iter().filter_map(|name| name.get_i64("record").ok());
         let found: Vec<i64> = match bearers.take() {
             None => found.collect(),
@@ -348,9 +360,9 @@ async fn bearers(collections: &Collections, query: &RecordQuery) -> Result<Vec<B
         };
         bearers = Some(found);
     }
-    Ok(bearers
-        .unwrap_or_default()
-        .into_iter()
-        .map(Bson::from)
-        .collect())
+    let records = bearers.unwrap_or_default().into_iter().map(Bson::from);
+    Ok(Bearers {
+        records: records.collect(),
+        names,
+    })
 }

@@ -1,25 +1,21 @@
-//! Single things: entities for their actors, kept answers.
+//! Single entities, for their actors.
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use mongodb::bson::{Document, doc};
 
-use super::codec::{binary, damaged, failed, int, uint};
+use super::codec::{damaged, failed, int, uint};
 use super::connection::answered;
 use super::entity_documents::{ConversationDocument, RecordDocument};
-use super::find::{named, one};
+use super::find::{all, named, one};
 use super::header::HeaderDocument;
-use super::log::{LogDocument, NO_EVENT, log_id};
+use super::log::{LogDocument, log_id};
+use super::positions;
 use super::schema::{CONVERSATIONS, Collections, DOCUMENTS, LOG, RECORDS};
-use super::veil::Veil;
-use crate::store::{KeptRow, ReadError, Stored, StoredConversation, StoredRecord};
-use colloquy_model::answer::Done;
+use crate::store::{ReadError, Stored, StoredConversation, StoredRecord};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::idempotency::KeyHash;
-use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
@@ -34,7 +30,7 @@ pub(super) async fn load(
             Ok(found.map(|stored| Stored::Conversation(Box::new(stored))))
         }
         Kind::Document => {
-            wait_for_header(collections, subject, DOCUMENTS).await?;
+            wait_for_header(collections, subject.kind, subject.number).await?;
             let found = super::document_loads::load(collections, subject).await?;
             Ok(found.map(|stored| Stored::Document(Box::new(stored))))
         }
@@ -44,9 +40,23 @@ pub(super) async fn load(
         | Kind::Customer
         | Kind::Webhook
         | Kind::Supervision => {
-            wait_for_header(collections, subject, RECORDS).await?;
+            wait_for_header(collections, subject.kind, subject.number).await?;
             Ok(record(collections, subject).await?.map(Stored::Record))
         }
+    }
+}
+
+/// The collection that has the headers of entities of this kind.
+fn headers_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Conversation => CONVERSATIONS,
+        Kind::Document => DOCUMENTS,
+        Kind::Account
+        | Kind::Key
+        | Kind::User
+        | Kind::Customer
+        | Kind::Webhook
+        | Kind::Supervision => RECORDS,
     }
 }
 
@@ -54,21 +64,21 @@ pub(super) async fn load(
 /// it answers, and whoever leads where that node is gone.
 pub(super) async fn wait_for_header(
     collections: &Collections,
-    subject: Subject,
-    collection: &str,
+    kind: Kind,
+    number: EntityNumber,
 ) -> Result<(), ReadError> {
     let until = Instant::now() + CARRIED_WITHIN;
     loop {
-        let last = last_of(collections, subject.number).await?;
+        let last = last_of(collections, number).await?;
         // The identifier of another kind's entity names nothing of this one.
-        let waits = |last: &LogDocument| last.kind == subject.kind as i32 && last.header.is_some();
+        let waits = |last: &LogDocument| last.kind == kind as i32 && last.header.is_some();
         let Some(last) = last.filter(waits) else {
             return Ok(());
         };
         let carried = doc! {
-            "_id": int(subject.number), "seq": {"$gte": int(last.last_sequence().0)},
+            "_id": int(number), "seq": {"$gte": int(last.last_sequence().0)},
         };
-        if one::<Document>(collections, collection, carried)
+        if one::<Document>(collections, headers_of(kind), carried)
             .await?
             .is_some()
         {
@@ -79,6 +89,21 @@ pub(super) async fn wait_for_header(
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Waits until what was committed to webhook endpoints is carried over: the node that did it may
+/// have ended before.
+pub(super) async fn wait_for_endpoints(collections: &Collections) -> Result<(), ReadError> {
+    let standing = positions::standing(collections).await;
+    let carried = standing.map_err(|error| failed(&error))?.carried;
+    let filter = doc! {"kind": Kind::Webhook as i32, "position": {"$gt": carried.0}};
+    let changed: Vec<LogDocument> = all(collections, LOG, filter, doc! {"position": 1}).await?;
+    let mut endpoints: Vec<i64> = changed.iter().map(|changed| changed.entity).collect();
+    endpoints.dedup();
+    for endpoint in endpoints {
+        wait_for_header(collections, Kind::Webhook, uint(endpoint)).await?;
+    }
+    Ok(())
 }
 
 /// How long a load waits for the node that committed last …
@@ -235,63 +260,4 @@ async fn conversation(
         updated_at: Timestamp(row.at),
         counts: row.counts(),
     }))
-}
-
-/// The answer that was kept at this position.
-pub(super) async fn kept(
-    collections: &Collections,
-    position: Position,
-) -> Result<Option<KeptRow>, ReadError> {
-    let filter = doc! {"position": position.0};
-    let found: Option<LogDocument> = one(collections, LOG, filter).await?;
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    let (Some(key), Some(answer)) = (&found.key, &found.answer) else {
-        return Ok(None);
-    };
-    let place = format!("the answer at {position}");
-    let done = Done::from_code(answer.done)
-        .ok_or_else(|| damaged(&place, "the code of what it did stands for nothing"))?;
-    let hash = key
-        .bytes
-        .as_slice()
-        .try_into()
-        .map_err(|_| damaged(&place, "its key is none"))?;
-    Ok(Some(KeptRow {
-        hash,
-        request: answer.request.bytes.clone(),
-        at: Timestamp(answer.at),
-        done,
-        id: answer.id.clone(),
-        etag: answer.etag.clone(),
-        body: kept_body(collections, &found).await?,
-    }))
-}
-
-/// What a kept answer says: that of its first row where it has no body of its own, and where the
-/// text of that row is hidden.
-async fn kept_body(collections: &Collections, found: &LogDocument) -> Result<Bytes, ReadError> {
-    let answer = found.answer.as_ref();
-    let own = answer.and_then(|answer| answer.body.as_ref());
-    let own = own.map(|body| Bytes::copy_from_slice(&body.bytes));
-    let first = found.placed_rows().next();
-    let Some((_, sequence, row)) = first.filter(|(.., row)| row.kind != NO_EVENT) else {
-        return Ok(own.unwrap_or_default());
-    };
-    let veil = Veil::over(collections, std::slice::from_ref(found)).await?;
-    match own {
-        Some(body) if !veil.hides(found, sequence, row) => Ok(body),
-        Some(_) | None => veil.shown(found, sequence, row),
-    }
-}
-
-/// The position of the answer under a key.
-pub(super) async fn position_of_key(
-    collections: &Collections,
-    key: KeyHash,
-) -> Result<Option<Position>, ReadError> {
-    let filter = doc! {"key": binary(&key)};
-    let found: Option<LogDocument> = one(collections, LOG, filter).await?;
-    Ok(found.map(|document| Position(document.position)))
 }

@@ -50,6 +50,7 @@ mod header_carrying;
 mod housekeeping;
 mod import;
 mod intents;
+mod kept_answers;
 mod lists;
 mod loads;
 mod log;
@@ -524,18 +525,17 @@ impl Parts {
             close,
         } = self;
         drop((inbox, deliveries, all_listed));
-        tokio::spawn(deliverer.run());
-        tokio::spawn(broadcasts.run(close.subscribe()));
-        let carrying = tokio::spawn(carrying.run());
-        let following = tokio::spawn(follower.run());
+        spawn(deliverer.run());
+        spawn(broadcasts.run(close.subscribe()));
+        let carrying = spawn(carrying.run());
+        let following = spawn(follower.run());
         let (leave, leaving) = watch::channel(false);
-        let member = tokio::spawn(async move { membership.run(leaving).await });
-        let housekeeping = tokio::spawn(housekeeping.run());
-        let aging = tokio::spawn(aging.run());
-        let sizing = tokio::spawn(sizing.run());
+        let member = spawn(async move { membership.run(leaving).await });
+        let housekeeping = spawn(housekeeping.run());
+        let aging = spawn(aging.run());
+        let sizing = spawn(sizing.run());
         let closed = writer.run().await;
         close.send_replace(true);
-        // A panic in there has been told; nothing of it is lost by that.
         let _ = tokio::join!(housekeeping, aging, sizing, following, carrying);
         leave.send_replace(true);
         let _ = member.await;
@@ -544,4 +544,17 @@ impl Parts {
             let _ = done.send(());
         }
     }
+}
+
+/// Runs a task without which the store can't go on: where it panics the process ends, as it does
+/// where the writer panics. A node whose tasks are not all there would keep its lease, and with it
+/// others waiting.
+fn spawn(task: impl Future<Output = ()> + Send + 'static) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let ended = tokio::spawn(task).await;
+        if ended.is_err_and(|error| error.is_panic()) {
+            tracing::error!("an essential task of the store panicked: the process ends");
+            std::process::exit(threads::EXIT_CODE);
+        }
+    })
 }

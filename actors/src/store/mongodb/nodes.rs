@@ -270,7 +270,6 @@ impl Membership {
     /// Writes down that this node is there, and what it has taken in; then looks at the others.
     async fn renew(&self, beat: i64) -> Result<()> {
         let sent_ms = since_boot_ms();
-        self.entry.lock().renewed(sent_ms);
         let seen = self.followed();
         let NodeFigures { address, live } = (Arc::clone(&self.figures.read()))();
         let live: Document = live
@@ -280,6 +279,8 @@ impl Membership {
         let set = doc! {"$set": {
             "beat": beat, "drains": self.is_draining(), "seen": seen.0, "carried": self.carried(seen).0, "serves": true,
             "address": address,
+            // What it left before it was gone for a while; more may follow now.
+            "recovered": false,
             "renewed_at": Timestamp::now().0, "live": live,
         }};
         let nodes = self.collections.database.collection::<Document>(NODES);
@@ -293,6 +294,7 @@ impl Membership {
             std::process::exit(colloquy_runtime::threads::EXIT_CODE);
         }
         self.known.progress.answers();
+        self.entry.lock().renewed(sent_ms);
         // A lease that ended before the renewal was written is over: the others may have gone on
         // without this node.
         if !self.is_current() && !self.has_entered().await? {

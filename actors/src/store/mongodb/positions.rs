@@ -46,13 +46,6 @@ async fn first_found(collections: &Collections, id: &str, begin: Document) -> Re
     answered(found.into_future()).await?.ok_or_else(missing)
 }
 
-/// The last position that was given to anybody: what is acknowledged stands there or before.
-pub(super) async fn last_given(collections: &Collections) -> Result<Position> {
-    let count = collections.meta.find_one(doc! {"_id": COUNT});
-    let count = answered(count.into_future()).await?.ok_or_else(missing)?;
-    Ok(position(&count, "next")?.previous())
-}
-
 /// Reserves so many positions: gives the first.
 pub(super) async fn reserve(collections: &Collections, count: i64) -> Result<Position> {
     let change = doc! {"$inc": {"next": count}};

@@ -7,7 +7,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 
 use super::counters::{CounterMoves, CountersMoved};
-use super::header_carrying::carry_over_headers;
+use super::header_carrying::{carry_over_headers, erase_again};
 use super::log::LogDocument;
 use super::positions::{self, Standing};
 use super::schema::{COUNTERS, Collections};
@@ -60,6 +60,7 @@ pub(super) async fn recover_node(
             return Ok(());
         };
         recover_headers(collections, &some).await?;
+        erase_again(collections, some.iter()).await?;
         recover_messages(collections, &some).await?;
         from = last.last_position();
     }

@@ -101,7 +101,7 @@ pub(super) async fn relayed(membership: Arc<Membership>) -> Vec<RelayedRequest> 
     }
 }
 
-async fn take(membership: &Membership) -> Result<Vec<RelayedRequest>> {
+async fn take(membership: &Membership) -> std::result::Result<Vec<RelayedRequest>, ReadError> {
     let requests = collection(&membership.collections);
     let found = async {
         let mut cursor = requests.find(doc! {"state": State::Asked as i32}).await?;
@@ -111,21 +111,25 @@ async fn take(membership: &Membership) -> Result<Vec<RelayedRequest>> {
         }
         Ok::<Vec<RelayedDocument>, Error>(found)
     };
+    let found = answered(found).await.map_err(|error| failed(&error))?;
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Before one is taken: nobody else takes it then.
+    following::catch_up(&membership.collections, membership).await?;
     let mut taken = Vec::new();
-    for RelayedDocument { id, body, .. } in answered(found).await? {
+    for RelayedDocument { id, body, .. } in found {
         let take = requests.update_one(
             doc! {"_id": &id, "state": State::Asked as i32},
             doc! {"$set": {"state": State::Taken as i32}},
         );
-        if answered(take.into_future()).await?.modified_count == 1 {
+        let took = answered(take.into_future()).await;
+        if took.map_err(|error| failed(&error))?.modified_count == 1 {
             taken.push(RelayedRequest {
                 id,
                 body: body.bytes,
             });
         }
-    }
-    if !taken.is_empty() {
-        following::catch_up(membership).await?;
     }
     Ok(taken)
 }

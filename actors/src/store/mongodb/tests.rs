@@ -18,14 +18,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::watch;
 
 use self::commands::Commands;
+use super::carrying::{Carry, Carrying};
 use super::counters::Counted;
+use super::log::LogDocument;
 use super::pace::Pace;
 use super::schema::Collections;
 use super::{MongoSettings, MongoStore, check, nodes, recovery, schema};
@@ -35,6 +39,7 @@ use crate::views::Views;
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::entity::Kind;
 use colloquy_model::page::{Order, Paging, Start};
+use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 
 /// The connection string of the server that all tests use.
@@ -330,4 +335,83 @@ fn a_crash_before_a_counter_moved_leaves_its_total_exact() {
     };
     let page = wait(house.store().records(all)).unwrap();
     assert_eq!((page.items.len(), page.total), (3, 3));
+}
+
+/// It may leave more than what was carried over when it was taken for gone.
+#[test]
+fn a_node_that_was_taken_for_gone_and_is_back_is_looked_after_again() {
+    let own = OwnDatabase::new();
+    let name = own.name.clone();
+    let _house = House::at(own);
+    runtime().block_on(async {
+        let nodes = database(&name).await.collection::<Document>(schema::NODES);
+        let taken = doc! {"$set": {"recovered": true}};
+        let taken = nodes.update_many(doc! {}, taken).await.unwrap();
+        assert_eq!(taken.modified_count, 1);
+        let begun = Instant::now();
+        while nodes
+            .find_one(doc! {"recovered": false})
+            .await
+            .unwrap()
+            .is_none()
+        {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it stays so");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+}
+
+/// They are held in memory until then, and whoever lists reads them all.
+#[test]
+fn what_others_write_without_a_pause_is_carried_over_all_the_same() {
+    let own = OwnDatabase::quiet();
+    runtime().block_on(async {
+        let (written, documents) = unbounded_channel();
+        let (all, carried) = watch::channel(Position::ZERO);
+        let carrying = Carrying {
+            collections: Collections::of(database(&own.name).await),
+            documents,
+            reached: watch::Sender::new(Position::ZERO),
+            all,
+            of_others: (Vec::new(), Position::ZERO),
+        };
+        let carrying = tokio::spawn(carrying.run());
+        let begun = Instant::now();
+        let mut last = Position::ZERO;
+        while *carried.borrow() == Position::ZERO {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "they wait for a pause"
+            );
+            last = last.next();
+            let written = written.send(Carry::OfOthers(vec![of_a_customer(last)], last));
+            assert!(written.is_ok());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        drop(written);
+        carrying.await.unwrap();
+        assert_eq!(*carried.borrow(), last);
+    });
+}
+
+/// A document of the log at this position of which no message is carried over.
+fn of_a_customer(position: Position) -> LogDocument {
+    LogDocument {
+        id: position.to_string(),
+        position: position.0,
+        kind: Kind::Customer as i32,
+        entity: position.0,
+        tail: 0,
+        tenant: 0,
+        node: 1,
+        slot: 1,
+        first: 1,
+        key: None,
+        answer: None,
+        rows: Vec::new(),
+        header: None,
+        redacts: None,
+        renamed: None,
+        chore: None,
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mongodb::bson::{self, Document, doc};
 use mongodb::error::{Error, ErrorKind};
@@ -19,7 +19,7 @@ use super::connection::{AGAIN, answered};
 use super::counters::{CounterMoves, CountersMoved};
 use super::gaps::void;
 use super::header::HeaderDocument;
-use super::header_carrying::{carry_over_conditioned, carry_over_headers};
+use super::header_carrying::{carry_over_conditioned, carry_over_headers, erase_again};
 use super::intents::Admitted;
 use super::log::{ChoreDocument, LogDocument};
 use super::nodes::Membership;
@@ -40,6 +40,10 @@ use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 /// How often a document is written that lost its position: to whoever missed it for too long or
 /// could not wait for it, or because the server handed it out twice.
 const WRITTEN_AGAIN_MAX: u32 = 12;
+
+/// Who takes longer to carry over may have been taken for gone: another node has then done it, and
+/// a document may have been deleted for good, and its texts erased, since.
+const CARRIED_LATE: Duration = Duration::from_secs(1);
 
 /// What became of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,6 +291,15 @@ impl Writer {
             insert.document.stand_at(Position(next));
             self.membership.sign(&mut insert.document);
             next += insert.document.positions();
+        }
+        if !self.membership.is_current() {
+            // Others may have carried over already what this node leaves.
+            let reserved = inserts.iter().map(|insert| insert.document.all_positions());
+            self.take_positions(reserved.flatten().collect());
+            for insert in inserts {
+                self.refuse(insert, CommitFailure::Unavailable);
+            }
+            return Vec::new();
         }
         let Admitted { inserts, announced } = self.admitted(inserts).await;
         // What is plain is seen only when it is acknowledged.
@@ -607,10 +620,18 @@ impl Writer {
         if documents().all(LogDocument::is_plain) {
             return;
         }
+        let begun = Instant::now();
         loop {
             let none = CountersMoved::new();
             let counters = CounterMoves::new(self.membership.slot, &none);
-            match carry_over_headers(&self.collections, documents(), counters).await {
+            let carried = async {
+                carry_over_headers(&self.collections, documents(), counters).await?;
+                if begun.elapsed() > CARRIED_LATE {
+                    erase_again(&self.collections, documents()).await?;
+                }
+                Ok(())
+            };
+            match carried.await {
                 Ok(()) => return,
                 Err(error) => {
                     self.away(&error);

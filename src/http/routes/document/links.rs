@@ -64,12 +64,12 @@ pub(super) async fn comment(
     ShareLinkJson(add): ShareLinkJson<AddComment>,
 ) -> Result<Output, Problem> {
     let link = opened(&call, header(&call).as_deref()).await?;
-    let reservation = match call.idempotency_key.as_ref().zip(call.fingerprint) {
-        // Beside the account's own keys: a token has none of their characters before the first
-        // U+0000.
+    // Beside the account's own keys: a token has none of their characters before the first U+0000.
+    let key = call.idempotency_key.as_ref();
+    let key = key.map(|key| format!("{}\0{key}", call.segment(0)));
+    let reservation = match key.as_ref().zip(call.fingerprint) {
         Some((key, request)) => {
-            let key = format!("{}\0{key}", call.segment(0));
-            match idempotency::look(&call.app, link.tenant, &key, request).await? {
+            match idempotency::look(&call.app, link.tenant, key, request).await? {
                 Ok(reservation) => Some(reservation),
                 Err(answer) => return Ok(answer.into()),
             }
@@ -82,10 +82,13 @@ pub(super) async fn comment(
         ..link.meta(&call.caller.actor)
     };
     let documents = &call.app.system.documents;
-    Ok(documents
-        .ask_computed(link.document, meta, add)
-        .await?
-        .into())
+    match documents.ask_computed(link.document, meta, add).await {
+        Ok(answer) => Ok(answer.into()),
+        Err(failure) => {
+            let problem = failure.into();
+            Err(idempotency::told_under(&call.app, link.tenant, key.as_deref(), problem).await)
+        }
+    }
 }
 
 fn header(call: &ApiCall) -> Option<String> {

@@ -20,7 +20,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Notes that the node says that it is there. It begins anew where the others may have gone on
+    /// Notes that the node has said that it is there. It begins anew where the others may have gone on
     /// without it since it said so last.
     pub(super) fn renewed(&mut self, sent_ms: u64) {
         let is_late = |at_ms: u64| sent_ms.saturating_sub(at_ms) > LEASE_MS;

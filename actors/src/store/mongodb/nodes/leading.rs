@@ -137,7 +137,8 @@ impl Membership {
         let (number, carried) = (int(node.id.tail()), Position(node.carried));
         recovery::recover_node(&self.collections, number, carried).await?;
         let collection = self.collections.database.collection::<Document>(NODES);
-        let filter = doc! {"_id": node.id.to_string()};
+        // One that is back meanwhile may leave more.
+        let filter = doc! {"_id": node.id.to_string(), "beat": node.beat};
         let recovered = collection.update_one(filter, doc! {"$set": {"recovered": true}});
         answered(recovered.into_future()).await.map(|_| ())
     }

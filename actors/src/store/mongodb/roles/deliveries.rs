@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{MongoStore, Reading, delivery_lists, relayed_requests};
+use super::super::{MongoStore, Reading, delivery_lists, loads, relayed_requests};
 use crate::store::{
     DeliveryQuery, DeliveryRelay, DeliverySlice, DeliveryStore, DeliveryTerm, DueLanes, DueQuery,
     EndpointTotals, Later, ReadError, RelayedRequest, StoredDelivery, StoredPage, Unwritten,
@@ -49,7 +49,10 @@ impl DeliveryStore for MongoStore {
 
     fn webhook_state(&self) -> Later<Result<WebhookState, ReadError>> {
         let collections = self.collections.clone();
-        self.read_listed(async move { delivery_lists::state(&collections).await })
+        self.read_listed(async move {
+            loads::wait_for_endpoints(&collections).await?;
+            delivery_lists::state(&collections).await
+        })
     }
 
     fn due(&self, query: DueQuery) -> Later<Result<DueLanes, ReadError>> {

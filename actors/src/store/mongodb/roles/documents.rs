@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::{MongoStore, activity, document_lists, document_loads, versions};
+use super::super::{MongoStore, activity, document_lists, document_loads, loads, versions};
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentQuery, DocumentRow, DocumentStore, FramedVersion,
     IndexedDocument, Later, LinkUses, OwnedDocument, ReadError, StoredPage, StoredVersion,
     VersionQuery,
 };
 use colloquy_model::caller::Tenant;
-use colloquy_model::entity::Subject;
+use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::VersionId;
 use colloquy_model::time::Timestamp;
@@ -38,7 +38,12 @@ impl DocumentStore for MongoStore {
         number: EntityNumber,
     ) -> Later<Result<Option<IndexedDocument>, ReadError>> {
         let collections = self.collections.clone();
-        self.read(async move { document_lists::row(&collections, tenant, number).await })
+        self.read(async move {
+            // Whoever asks has heard of its last commit, maybe before the node that made it has
+            // carried it over.
+            loads::wait_for_header(&collections, Kind::Document, number).await?;
+            document_lists::row(&collections, tenant, number).await
+        })
     }
 
     fn version(

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use super::super::codec::failed;
-use super::super::schema::CONVERSATIONS;
 use super::super::{MongoStore, events, following, loads};
 use crate::store::{EventLog, EventPage, EventQuery, FeedRow, Later, ReadError};
 use colloquy_model::event::Event;
@@ -21,7 +19,7 @@ impl EventLog for MongoStore {
                 // it. Lists must not show less of it behind this.
                 let all = Position(i64::MAX);
                 let page = events::page(&collections, query, all).await?;
-                loads::wait_for_header(&collections, subject, CONVERSATIONS).await?;
+                loads::wait_for_header(&collections, subject.kind, subject.number).await?;
                 Ok(page)
             }));
         }
@@ -36,9 +34,13 @@ impl EventLog for MongoStore {
         position: Position,
         limit: u32,
     ) -> Later<Result<Vec<FeedRow>, ReadError>> {
-        // Whoever asks was told how far it is followed.
-        let (collections, decided) = (self.collections.clone(), self.membership.followed());
-        self.read(async move { events::behind(&collections, position, limit, decided).await })
+        let (collections, membership) = (self.collections.clone(), Arc::clone(&self.membership));
+        self.read(async move {
+            // Whoever asks was told how far it is followed: on the thread that tells it, so that
+            // this is no less.
+            let decided = membership.followed();
+            events::behind(&collections, position, limit, decided).await
+        })
     }
 
     fn event_at(&self, position: Position) -> Later<Result<Option<Arc<Event>>, ReadError>> {
@@ -47,10 +49,7 @@ impl EventLog for MongoStore {
     }
 
     fn catch_up(&self) -> Later<Result<(), ReadError>> {
-        let membership = Arc::clone(&self.membership);
-        self.read(async move {
-            let caught_up = following::catch_up(&membership).await;
-            caught_up.map_err(|error| failed(&error))
-        })
+        let (collections, membership) = (self.collections.clone(), Arc::clone(&self.membership));
+        self.read(async move { following::catch_up(&collections, &membership).await })
     }
 }

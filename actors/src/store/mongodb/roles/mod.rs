@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::work::Work;
-use super::{MongoStore, lists, loads, message_lists};
+use super::{MongoStore, kept_answers, lists, loads, message_lists};
 use crate::store::digest::payload_digests;
 use crate::store::{
     Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead, KeptRow, Later,
@@ -107,14 +107,14 @@ impl CommitLog for MongoStore {
     }
 
     fn kept(&self, position: Position) -> Later<Result<Option<KeptRow>, ReadError>> {
-        let collections = self.collections.clone();
-        self.read(async move { loads::kept(&collections, position).await })
+        let (collections, membership) = (self.collections.clone(), Arc::clone(&self.membership));
+        self.read(async move { kept_answers::kept(&collections, &membership, position).await })
     }
 
     fn older_key(&self, _: Vec<i64>, key: KeyHash) -> Later<Result<Option<Position>, ReadError>> {
         // The log finds every key by its index: slices only say in memory which are worth asking for.
         let collections = self.collections.clone();
-        self.read(async move { loads::position_of_key(&collections, key).await })
+        self.read(async move { kept_answers::position_of_key(&collections, key).await })
     }
 }
 

@@ -106,8 +106,10 @@ fn an_operation_takes_no_more_round_trips_than_it_needs() {
         quiet.reading(|house| house.record::<crate::accounts::Customer>(live(), quiet.customer));
     let mut creation = quiet.reading(|house| house.conversation(live(), quiet.customer, None));
     creation.drain(..customer.len());
-    // The counters are the last that the answer waits for.
-    let last = creation.iter().rposition(|sent| sent == "update counters");
+    // The header is the last that the answer waits for.
+    let last = creation
+        .iter()
+        .rposition(|sent| sent == "update conversations");
     creation.truncate(last.map_or(0, |last| last + 1));
     let by_status = || Facets {
         status: Some(Status::Active),

@@ -252,6 +252,46 @@ pub enum Known {
     Replay(Answer),
 }
 
+/// Whether the row at this position has this key's answer, and it is still kept.
+async fn holds(
+    store: &dyn CommitLog,
+    hash: KeyHash,
+    position: Position,
+) -> Result<bool, ReadError> {
+    let kept = store.kept(position).await?;
+    Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now() - KEPT_FOR))
+}
+
+/// Where the answer stands that any process has given under a key, while it is kept.
+pub(crate) async fn answer_under(
+    store: &dyn CommitLog,
+    hash: KeyHash,
+) -> Result<Option<Position>, ReadError> {
+    match store.older_key(Vec::new(), hash).await? {
+        Some(position) if holds(store, hash, position).await? => Ok(Some(position)),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Gives a reservation back if no other process has answered its key; otherwise the answer is known
+/// here from then on. For requests that do something before they commit: memory does not know what
+/// another process has answered.
+pub(crate) async fn still_reserved(
+    store: &dyn CommitLog,
+    reservation: Reservation,
+) -> Result<Option<Reservation>, ReadError> {
+    if !store.is_shared() {
+        return Ok(Some(reservation));
+    }
+    Ok(match answer_under(store, reservation.hash()).await? {
+        Some(position) => {
+            reservation.settle(position);
+            None
+        }
+        None => Some(reservation),
+    })
+}
+
 /// The keys together with the rows that hold their answers.
 pub struct Idempotency {
     keys: Arc<Keys>,
@@ -261,12 +301,6 @@ pub struct Idempotency {
 impl Idempotency {
     pub(crate) fn new(keys: Arc<Keys>, store: Arc<dyn CommitLog>) -> Self {
         Idempotency { keys, store }
-    }
-
-    /// Whether the row at this position has this key's answer, and it is still kept.
-    async fn holds(&self, hash: KeyHash, position: Position) -> Result<bool, ReadError> {
-        let kept = self.store.kept(position).await?;
-        Ok(kept.is_some_and(|kept| kept.hash == hash && kept.at > Timestamp::now() - KEPT_FOR))
     }
 
     /// The position of the answer under a key that may be behind.
@@ -286,14 +320,6 @@ impl Idempotency {
         Ok(None)
     }
 
-    /// Where the answer stands that any process has given under a key, while it is kept.
-    async fn answer_under(&self, hash: KeyHash) -> Result<Option<Position>, ReadError> {
-        match self.store.older_key(Vec::new(), hash).await? {
-            Some(position) if self.holds(hash, position).await? => Ok(Some(position)),
-            Some(_) | None => Ok(None),
-        }
-    }
-
     /// Looks whether another process has answered a key of which nothing is known here; from then
     /// on it is known. Memory alone does not tell: a request that is refused meets no answer.
     ///
@@ -304,15 +330,14 @@ impl Idempotency {
         if !self.store.is_shared() || self.keys.knows(&hash) {
             return Ok(false);
         }
-        let position = self.answer_under(hash).await?;
+        let position = answer_under(&*self.store, hash).await?;
         if let Some(position) = position {
             self.keys.note_recovered(&hash, position);
         }
         Ok(position.is_some())
     }
 
-    /// Gives a reservation back if no other process has answered its key; otherwise that is known
-    /// from then on. For requests that do something before they commit.
+    /// [`still_reserved`], for whoever asks from outside.
     ///
     /// # Errors
     /// The store is away.
@@ -320,16 +345,7 @@ impl Idempotency {
         &self,
         reservation: Reservation,
     ) -> Result<Option<Reservation>, ListFailure> {
-        if !self.store.is_shared() {
-            return Ok(Some(reservation));
-        }
-        Ok(match self.answer_under(reservation.hash()).await? {
-            Some(position) => {
-                reservation.settle(position);
-                None
-            }
-            None => Some(reservation),
-        })
+        Ok(still_reserved(&*self.store, reservation).await?)
     }
 
     /// Reserves the key, or gives what is known of it.
@@ -346,7 +362,7 @@ impl Idempotency {
         loop {
             let position = match self.keys.look(hash, request) {
                 Looked::Fresh(reservation, slices) => match self.older(hash, slices).await? {
-                    Some(position) if self.holds(hash, position).await? => {
+                    Some(position) if holds(&*self.store, hash, position).await? => {
                         reservation.settle(position);
                         position
                     }

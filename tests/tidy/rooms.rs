@@ -54,7 +54,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "webhook",
-        &["accounts", "feed", "model", "runtime", "store"],
+        &[
+            "accounts",
+            "feed",
+            "idempotency",
+            "model",
+            "runtime",
+            "store",
+        ],
     ),
     ("realtime", &["model", "runtime", "store"]),
     ("metrics", &["runtime", "store", "webhook"]),

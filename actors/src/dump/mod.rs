@@ -41,7 +41,7 @@ const VERSION: u32 = 1;
 struct Opening {
     format: String,
     version: u32,
-    /// What was exported.
+    /// The kind of store that it was exported from, and by which version.
     source: Source,
     /// When, as RFC 3339 has it.
     exported_at: String,

@@ -13,7 +13,7 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Why a dump is not imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// Nothing was read.
+    /// The input ended before its first line.
     #[error("there is nothing to import: the input is empty")]
     Nothing,
     /// Another thing than a dump.
@@ -22,7 +22,7 @@ pub enum ImportError {
     /// A dump of another version of the format.
     #[error("the dump has format version {0}, this program reads {VERSION}")]
     Version(u32),
-    /// Its end is missing.
+    /// The closing line, with counts and hash, is missing; the number is that of the last line.
     #[error("the dump is cut off behind line {0}; import the whole one, it goes on from there")]
     Cut(u64),
     /// It is not as it was exported.
@@ -33,7 +33,7 @@ pub enum ImportError {
     Altered {
         /// The line at which that was noticed.
         line: u64,
-        /// What is wrong there.
+        /// What is wrong at that line, in words for the operator.
         what: String,
     },
     /// The store holds something.
@@ -60,7 +60,7 @@ pub enum ImportError {
 pub enum Imported {
     /// All of the dump is in the store now; it has so many lines.
     Now(u64),
-    /// It was there already.
+    /// An earlier import had brought all of it, so many lines: nothing was written.
     Before(u64),
 }
 

@@ -82,8 +82,71 @@ use colloquy_model::idempotency::key_hash;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
-/// Makes a test of each promise for one store.
+/// Makes a test of each promise for one store. All promises stand here, so that none is tested on
+/// one store only.
 macro_rules! contract {
+    ($bench:ty) => {
+        $crate::store::contract::contract! {
+            $bench:
+            a_commit_that_names_a_document_needs_it_in_its_own_account_and_mode,
+            a_document_comes_back_as_it_was_committed,
+            a_version_comes_back_with_the_frames_that_make_its_content,
+            lists_of_documents_hold_and_count_what_one_may_read,
+            a_list_of_documents_is_by_title_or_among_some_where_it_is_asked_so,
+            a_document_in_the_bin_is_listed_there_only_and_is_still_a_place,
+            a_document_that_is_gone_is_taken_off_the_total_in_which_it_was,
+            a_link_leads_to_its_document_until_it_is_taken_back,
+            what_was_answered_about_an_erased_document_leaves_the_files,
+            what_was_erased_of_a_document_leaves_the_files,
+            a_user_who_owns_documents_stays,
+            a_content_is_made_of_its_own_frames_however_long_their_chain,
+            a_list_of_documents_counts_what_its_filters_let_through,
+            pages_of_documents_in_each_order_go_on_from_a_cursor,
+            versions_are_listed_from_a_cursor_on_and_named_by_number,
+            what_was_done_to_a_document_is_found_by_kind_actor_and_time,
+            what_was_done_to_a_document_is_told_page_by_page,
+            an_acknowledged_commit_is_there_after_a_crash,
+            the_sink_has_a_commit_before_its_reply_leaves,
+            a_sequence_is_accepted_once_and_only_behind_the_one_before,
+            an_answer_without_a_change_is_refused_where_another_change_came_first,
+            what_follows_a_lost_commit_is_lost_even_where_its_sequence_fits,
+            a_loser_in_a_batch_leaves_nothing_and_the_batch_goes_on,
+            a_broken_condition_refuses_its_commit_alone,
+            a_unique_name_is_taken_once_even_within_one_batch,
+            positions_and_numbers_have_no_gap,
+            a_kept_answer_survives,
+            memory_holds_a_bounded_number_of_keys_and_none_is_forgotten,
+            a_renamed_customer_is_renamed_everywhere_at_once,
+            a_redacted_text_is_gone_from_every_file,
+            a_last_use_of_a_key_is_written_down,
+            a_chore_stays_until_it_is_done,
+            after_its_end_nothing_is_acknowledged,
+            a_thing_is_loaded_by_its_whole_identifier,
+            what_sleeps_is_found_in_the_order_of_its_waking,
+            who_spoke_is_not_idle_even_where_the_header_lags,
+            lists_totals_and_transcripts_are_what_the_model_says,
+            events_and_their_totals_are_what_the_model_says,
+            a_page_is_whole_while_events_are_written_behind,
+            a_reader_that_joins_misses_nothing_and_sees_nothing_twice,
+            a_reader_that_is_too_slow_goes_on_from_the_store_or_ends,
+            a_reader_is_let_go_when_the_feed_closes,
+            what_retention_took_is_no_event_of_its_account_any_more,
+            what_retention_took_is_no_event_of_its_entity_any_more,
+            what_retention_took_is_found_by_no_position,
+            endpoints_are_read_among_the_events_by_position,
+            the_first_of_each_lane_is_due_and_hands_over_when_it_ends,
+            what_is_sent_again_is_due_at_once_beside_its_lane,
+            deliveries_are_listed_newest_first_with_exact_totals,
+            what_is_given_up_counts_as_failed_at_once_and_the_rows_follow,
+            what_lands_after_it_was_given_up_does_not_count,
+            deliveries_of_an_endpoint_that_is_no_more_go_with_it,
+            deliveries_that_ended_go_when_they_are_old,
+            what_receivers_answered_goes_with_the_redacted_message,
+            whoever_delivers_finds_after_a_crash_what_it_had_written,
+            whoever_begins_anew_reads_behind_what_was_handed_in,
+            what_is_left_of_an_endpoint_that_is_no_more_goes,
+        }
+    };
     ($bench:ty: $($promise:ident),* $(,)?) => {$(
         #[test]
         fn $promise() {

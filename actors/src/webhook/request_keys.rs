@@ -7,10 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::messages::DeliveryError;
-use crate::store::{ReadError, Store};
-use colloquy_model::idempotency::{Fingerprint, KEPT_FOR, KeyHash, Reservation, ReservedKeys};
-use colloquy_model::position::Position;
-use colloquy_model::time::Timestamp;
+use crate::idempotency::{self, answer_under};
+use crate::store::Store;
+use colloquy_model::idempotency::{Fingerprint, KeyHash, Reservation, ReservedKeys};
 use colloquy_runtime::LoadError;
 
 /// A key that the node which is asked has reserved, and for which request.
@@ -18,16 +17,6 @@ use colloquy_runtime::LoadError;
 pub(super) struct RelayedKey {
     pub(super) key: KeyHash,
     pub(super) request: Fingerprint,
-}
-
-/// Where the answer stands that any process has given under a key, while it is kept.
-async fn answer_under(store: &dyn Store, key: KeyHash) -> Result<Option<Position>, ReadError> {
-    let Some(position) = store.older_key(Vec::new(), key).await? else {
-        return Ok(None);
-    };
-    let kept = store.kept(position).await?;
-    let is_kept = kept.is_some_and(|kept| kept.at > Timestamp::now() - KEPT_FOR);
-    Ok(is_kept.then_some(position))
 }
 
 /// The key of a request of this process, unless another one has answered it: memory does not know
@@ -42,15 +31,9 @@ pub(super) async fn still_reserved(
     let Some(reservation) = reservation else {
         return Ok(None);
     };
-    if !store.is_shared() {
-        return Ok(Some(reservation));
-    }
-    match answer_under(store, reservation.hash()).await {
-        Ok(None) => Ok(Some(reservation)),
-        Ok(Some(position)) => {
-            reservation.settle(position);
-            Err(DeliveryError::Overtaken)
-        }
+    match idempotency::still_reserved(store, reservation).await {
+        Ok(Some(reservation)) => Ok(Some(reservation)),
+        Ok(None) => Err(DeliveryError::Overtaken),
         Err(error) => Err(LoadError::from(error).into()),
     }
 }

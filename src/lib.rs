@@ -2,6 +2,7 @@
 //! bottom.
 //!
 //! - `config/` what can be set; the defaults stand in config.toml
+//! - `console/` the pages for operators and agents
 //! - `http/` everything that knows HTTP
 //! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
 //! - `descriptors.rs` how many files and connections the process may open
@@ -13,6 +14,7 @@
 //!   ends
 
 pub mod config;
+mod console;
 mod courier;
 mod descriptors;
 mod http;

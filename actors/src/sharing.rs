@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::document::share_terms::PasswordTries;
 use crate::limiter::{SharedLimits, Spending};
+use crate::passwords::PasswordTries;
 use crate::realtime::{Hub, NodeSignals, TellNodes};
 use crate::store::{Broadcast, Heard, Topic};
 use colloquy_model::id::{NodeId, ShareId};

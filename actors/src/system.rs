@@ -14,14 +14,16 @@ use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User, set_plans};
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
 use crate::conversation::{Conversation, Conversations};
-use crate::document::{Document, Documents, HashPermits, HashSettings, SearchIndexer};
+use crate::document::{Document, Documents, SearchIndexer};
 use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
 use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter, SharedLimits};
 use crate::metrics::{self, MetricsWriter};
+use crate::passwords::{HashPermits, HashSettings};
 use crate::realtime::{Hub, Tickets};
 use crate::search::SearchError;
+use crate::sign_in::SignIns;
 use crate::store::mongodb::{self, MongoSettings, MongoStore};
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
 use crate::store::{Later, NodeFigures, Nodes, Operator, ReadError, Store};
@@ -82,8 +84,10 @@ pub struct Settings {
     pub link_requests_per_address: u32,
     /// … and through one share link.
     pub link_requests_per_link: u32,
-    /// How passwords of share links are hashed.
+    /// How passwords are hashed.
     pub hashing: HashSettings,
+    /// How long a session in the console lasts.
+    pub session: Duration,
     /// Tickets of one account that wait to be used.
     pub tickets_per_account: usize,
     /// Conversations in which the connections of one account say that somebody is present.
@@ -174,7 +178,9 @@ pub struct System {
     /// The API keys of all accounts, in the same way.
     pub keys: Records<Key>,
     /// The users of all accounts, in the same way.
-    pub users: Records<User>,
+    pub users: Arc<Records<User>>,
+    /// Signs people in to the console.
+    pub sign_ins: SignIns,
     /// The customers of all accounts, in the same way.
     pub customers: Records<Customer>,
     /// The way to every webhook endpoint.
@@ -240,6 +246,7 @@ impl System {
             store: &store,
             views: &views,
             placement: &Placement::new(),
+            hashes: Arc::new(HashPermits::new(settings.hashing)),
         };
         let system = builder.system(courier, operator.hash)?;
         Ok(Opened {
@@ -408,6 +415,7 @@ struct Builder<'b> {
     store: &'b Arc<dyn Store>,
     views: &'b Views,
     placement: &'b Placement,
+    hashes: Arc<HashPermits>,
 }
 
 impl Builder<'_> {
@@ -418,6 +426,7 @@ impl Builder<'_> {
             store,
             views,
             placement,
+            ..
         } = *self;
         let conversations = Arc::new(self.conversations());
         let nodes = store.nodes();
@@ -427,7 +436,7 @@ impl Builder<'_> {
         background.extend(telling);
         let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
-        let (users, customers) = (self.records::<User>(), self.records::<Customer>());
+        let (users, customers) = (Arc::new(self.records::<User>()), self.records::<Customer>());
         let deliveries = self.deliveries(courier, &webhooks)?;
         let actors: Vec<Arc<dyn SupervisedKind>> = vec![
             conversations.directory.clone(),
@@ -451,6 +460,13 @@ impl Builder<'_> {
             webhooks,
             accounts,
             keys,
+            sign_ins: SignIns::new(
+                Arc::clone(&views.identity),
+                Arc::clone(&users),
+                Arc::clone(&self.hashes),
+                operator,
+                settings.session,
+            ),
             users,
             customers,
             events: self.events(),
@@ -599,7 +615,7 @@ impl Builder<'_> {
                 self.settings.reads,
             )?,
             tries: tries.unwrap_or_default(),
-            hashes: HashPermits::new(self.settings.hashing),
+            hashes: Arc::clone(&self.hashes),
         })
     }
 

@@ -30,7 +30,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::id::{Id, WebhookId};
-use colloquy_model::user::Role;
+use colloquy_model::user::KnownUser;
 use colloquy_runtime::alarm::Alarm;
 
 /// The views, and who is told of commits.
@@ -83,10 +83,11 @@ impl CommitSink for Views {
             Kind::User => {
                 // Left out, the user would go from whatever names it; as an agent, a user may do
                 // the least.
-                let unknown = (*tenant, Id::from_parts(number, tail), Role::Agent);
-                let (account, id, role) =
-                    restore_user(body, *tenant).map_err(told).unwrap_or(unknown);
-                self.identity.put_user(account, id, role);
+                let unknown = || (Id::from_parts(number, tail), KnownUser::unreadable());
+                let (id, user) = restore_user(body)
+                    .map_err(told)
+                    .unwrap_or_else(|Unreadable| unknown());
+                self.identity.put_user(*tenant, id, user);
             }
             // Left out, what is configured holds.
             Kind::Supervision => {
@@ -250,7 +251,7 @@ impl Views {
                 };
                 self.identity.put_key(key, secrets);
             }
-            Effect::User(account, id, role) => self.identity.put_user(account, id, role),
+            Effect::User(account, id, user) => self.identity.put_user(account, id, *user),
             Effect::UserGone(account, id) => {
                 self.identity.drop_user(account, id);
                 self.chores.notify_one();

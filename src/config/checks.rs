@@ -103,6 +103,7 @@ impl Config {
                 self.realtime.heartbeat_seconds,
             ),
             ("realtime.ticket_seconds", self.realtime.ticket_seconds),
+            ("console.session_hours", self.console.session_hours),
         ] {
             if !(value > 0.0 && value <= 86_400.0) {
                 wrong(key, "must be more than 0 and at most 86400")?;
@@ -253,6 +254,10 @@ impl Config {
             (
                 "security_headers.content_security_policy",
                 &headers.content_security_policy,
+            ),
+            (
+                "security_headers.console_content_security_policy",
+                &headers.console_content_security_policy,
             ),
             (
                 "security_headers.page_content_security_policy",

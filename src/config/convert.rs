@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use colloquy_actors::accounts::PlanRates;
-use colloquy_actors::document::HashSettings;
+use colloquy_actors::passwords::HashSettings;
 use colloquy_actors::system::{Settings, StoreLocation};
 use colloquy_actors::webhook::WebhookSettings;
 use colloquy_actors::webhook::target::PrivateTargets;
@@ -193,6 +193,7 @@ impl Config {
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
             link_requests_per_address: self.limits.link_requests_per_address_per_minute,
             link_requests_per_link: self.limits.link_requests_per_minute,
+            session: Duration::from_secs_f64(self.console.session_hours * 3_600.0),
             hashing: HashSettings {
                 places: self.limits.password_hashes,
                 wait_max: Duration::from_secs_f64(self.limits.password_wait_seconds),

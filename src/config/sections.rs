@@ -30,6 +30,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// How documents are kept.
     pub documents: Documents,
+    /// The pages for people.
+    pub console: Console,
     /// How actors are supervised.
     pub supervision: Supervision,
     /// Which pages of other origins may call.
@@ -192,6 +194,13 @@ pub struct Webhooks {
     pub keep_deliveries_days: f64,
 }
 
+/// `[console]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Console {
+    pub session_hours: f64,
+}
+
 /// `[documents]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -234,6 +243,7 @@ pub struct SecurityHeaders {
     pub referrer_policy: String,
     pub content_security_policy: String,
     pub page_content_security_policy: String,
+    pub console_content_security_policy: String,
     pub strict_transport_security: String,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
     address
 }
 
-/// Checks the address, then counts the request. The numbers of the limits go into `status`, whatever
+/// Checks the address, then counts the request; people in the console are not limited. The numbers of the limits go into `status`, whatever
 /// the outcome.
 pub(super) async fn admit(
     app: &AppState,
@@ -65,6 +65,9 @@ pub(super) async fn admit(
     arrival: Arrival,
     status: &mut Option<RateLimitStatus>,
 ) -> Result<(), Problem> {
+    if principal.session.is_some() {
+        return Ok(());
+    }
     if !authentication::address_allowed(principal, arrival.address) {
         *status = peek(app, principal, arrival.at).await;
         return Err(Problem::forbidden(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::header::AUTHORIZATION;
+use actix_web::http::{Method, Uri};
 use colloquy_actors::accounts::Principal;
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Caller, Tenant};
@@ -41,7 +42,11 @@ pub(crate) struct CommandCall {
 /// One request, checked as far as its handler needs not look any more.
 pub(crate) struct ApiCall {
     pub(crate) app: Arc<AppState>,
+    /// The request over HTTP that it came with: its headers, and its connection.
     pub(crate) request: HttpRequest,
+    pub(crate) method: Method,
+    /// Path and query of what is asked.
+    pub(crate) uri: Uri,
     pub(crate) parameters: PathParameters,
     pub(crate) credential: Credential,
     /// Who pays for the memory that its answer holds.
@@ -64,6 +69,8 @@ impl ApiCall {
         ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
+            method: self.method.clone(),
+            uri: self.uri.clone(),
             parameters: self.parameters.clone(),
             credential: self.credential.clone(),
             owner: self.owner,
@@ -81,7 +88,7 @@ impl ApiCall {
     /// nothing that exists.
     pub(crate) fn id<K: Prefix>(&self, index: usize) -> Result<Id<K>, Problem> {
         self.parameters
-            .segment(self.request.uri().path(), index)
+            .segment(self.uri.path(), index)
             .and_then(|text| text.parse().ok())
             .ok_or_else(Problem::not_found)
     }
@@ -89,7 +96,7 @@ impl ApiCall {
     /// What stands at this place of the path, counted from 0.
     pub(crate) fn segment(&self, index: usize) -> &str {
         self.parameters
-            .segment(self.request.uri().path(), index)
+            .segment(self.uri.path(), index)
             .unwrap_or_default()
     }
 
@@ -113,7 +120,7 @@ impl ApiCall {
 
     /// The query of the request's URL, as it came.
     pub(crate) fn query(&self) -> &str {
-        self.request.query_string()
+        self.uri.query().unwrap_or_default()
     }
 
     /// Takes apart a call whose request goes to an entity.

@@ -44,6 +44,8 @@ pub(crate) struct AppState {
     pub(crate) large_answers: Arc<ConcurrencyLimit>,
     /// What clients write before a path.
     pub(crate) public_url: String,
+    /// How long browsers keep a session of the console.
+    pub(crate) session_seconds: u64,
     pub(crate) request_line_bytes_max: usize,
     pub(crate) header_bytes_max: usize,
     pub(crate) security_headers: SecurityHeaders,
@@ -108,6 +110,8 @@ impl AppState {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
             },
             public_url: public_url.to_owned(),
+            session_seconds: Duration::from_secs_f64(config.console.session_hours * 3_600.0)
+                .as_secs(),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,
             security_headers: SecurityHeaders::new(&config.security_headers),

@@ -84,7 +84,7 @@ pub(super) async fn identify(
 
 /// Refuses what memory alone has let in, where that may be old: this node has lost the others. Asked
 /// behind what was looked up: so long that holds.
-pub(super) fn check_is_current(app: &AppState) -> Result<(), Problem> {
+pub(crate) fn check_is_current(app: &AppState) -> Result<(), Problem> {
     if app.system.nodes.is_current() {
         return Ok(());
     }
@@ -236,9 +236,19 @@ pub(super) fn permit(
             (Acting::User(user), Some(role))
         }
     };
+    check_permissions(principal, needs)?;
+    check_role(principal, role, needs)?;
+    Ok(acting)
+}
+
+/// Refuses a user what only admins may do.
+pub(super) fn check_role(
+    principal: &Principal,
+    role: Option<Role>,
+    needs: Needs,
+) -> Result<(), Problem> {
     let for_admins =
         |one: &Permission| matches!(one, Permission::UsersManage | Permission::WebhooksManage);
-    check_permissions(principal, needs)?;
     if role == Some(Role::Agent)
         && !needs.permissions.is_empty()
         && needs
@@ -249,7 +259,7 @@ pub(super) fn permit(
     {
         return Err(Problem::forbidden("an agent may not do this"));
     }
-    Ok(acting)
+    Ok(())
 }
 
 fn acting(

@@ -17,6 +17,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::api_call::ApiCall;
+use super::app_state::AppState;
 use super::budget::{Budget, BudgetOwner, BytesPermit, Slack};
 use super::idempotency::RequestIdentity;
 use super::operation::{Verb, register};
@@ -164,6 +165,28 @@ pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 /// Bytes of a body that are read before it is known whether it is wanted.
 const AHEAD_MAX: usize = 65_536;
 
+/// Reads the form that a page of the console sends: as large as a document where its sender is
+/// signed in.
+///
+/// # Errors
+/// It is too large, too slow, cut off, or no form.
+pub(crate) async fn read_form(
+    app: &AppState,
+    headers: &HeaderMap,
+    owner: BudgetOwner,
+    pieces: &mut BodyReader<'_>,
+) -> Result<RawBody, Problem> {
+    let limits = match owner {
+        BudgetOwner::Account(_) | BudgetOwner::Operator => &app.document_body,
+        BudgetOwner::Address(_) => &app.form_body,
+    };
+    let raw_body = limits.read(headers, owner, pieces).await?;
+    if !raw_body.is_empty() {
+        check_media_type(headers, Verb::Post, Encoding::Form)?;
+    }
+    Ok(raw_body)
+}
+
 /// Reads a body piece by piece, and knows whether it has come to its end.
 pub(crate) struct BodyReader<'p> {
     payload: &'p mut Payload,
@@ -237,6 +260,19 @@ pub(crate) struct RawBody {
 }
 
 impl RawBody {
+    /// A body that was made in this process.
+    pub(crate) fn of(bytes: Bytes) -> Self {
+        RawBody {
+            bytes,
+            ..RawBody::default()
+        }
+    }
+
+    /// The bytes as they came.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The same once more, for a request that is decided anew; its bytes are shared.
     pub(crate) fn again(&self) -> Self {
         RawBody {

@@ -11,7 +11,6 @@ use std::time::Instant;
 use actix_web::HttpRequest;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
-use colloquy_actors::accounts::Principal;
 use colloquy_actors::limiter::RateLimitStatus;
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::time::Timestamp;
@@ -33,6 +32,7 @@ use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
 use super::{admission, conditions, idempotency, overtaken, response};
+use crate::console::{self, Reply, Visit};
 use crate::log::words;
 
 /// What is known of one request so far; its response is made from it, however it ends.
@@ -100,10 +100,15 @@ pub(super) async fn serve(
         too_late,
     };
     let name = Arc::clone(&context.request_id);
-    let reply = or_crashed(&name, context.handle(&mut payload)).await;
-    let prepared = response::prepared(&context, reply).await;
-    context.large_answer = None;
-    let response = response::response(&context, prepared, payload);
+    let response = if console::serves(request.uri().path()) {
+        let page = or_crashed(&name, context.show(&mut payload)).await;
+        response::of_page(&context, page)
+    } else {
+        let reply = or_crashed(&name, context.handle(&mut payload)).await;
+        let prepared = response::prepared(&context, reply).await;
+        context.large_answer = None;
+        response::response(&context, prepared, payload)
+    };
     context.app.request_metrics.count(
         context.operation,
         response.status().as_u16(),
@@ -149,6 +154,20 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
 }
 
 impl RequestContext {
+    /// Answers with a page of the console.
+    async fn show(&mut self, payload: &mut Payload) -> Result<Reply, Problem> {
+        let mut body = BodyReader::of(payload);
+        let visit = Visit {
+            app: Arc::clone(&self.app),
+            request: self.request.clone(),
+            request_id: Arc::clone(&self.request_id),
+            address: admission::client_address(&self.app.proxies, &self.request),
+        };
+        let reply = console::serve(visit, &mut body).await;
+        self.body_comes = self.body_comes && !body.has_ended();
+        reply
+    }
+
     async fn handle(&mut self, payload: &mut Payload) -> Result<Response, Problem> {
         let app = Arc::clone(&self.app);
         let request = self.request.clone();
@@ -295,6 +314,8 @@ impl RequestContext {
         ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
+            method: self.request.method().clone(),
+            uri: self.request.uri().clone(),
             parameters: target.parameters,
             credential: target.credential,
             caller,
@@ -374,11 +395,10 @@ impl RequestContext {
     }
 
     fn caller(&self, target: &Target<'_>, acting: Acting) -> Result<Caller, Problem> {
-        let key = |principal: &Principal| principal.key.view.key_id;
         let (tenant, key) = match &target.credential {
             Credential::None | Credential::Operator => (Tenant::OPERATORS, None),
             Credential::Key(principal) | Credential::Ticket(principal, _) => {
-                (principal.tenant(), Some(key(principal)))
+                (principal.tenant(), principal.key_id())
             }
         };
         let request_id = Arc::clone(&self.request_id);
@@ -408,7 +428,7 @@ fn owner(auth: AuthRequirement, credential: &Credential, address: IpAddr) -> Opt
 
 /// Lets the handler work; where nothing was done because another node had committed before, it is
 /// decided anew. Where no other node can be, nothing is copied for that.
-async fn run(
+pub(super) async fn run(
     operation: &Operation,
     mut call: ApiCall,
     mut raw_body: RawBody,

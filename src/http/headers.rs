@@ -28,6 +28,8 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) enum Audience {
     /// People, who read the answer in a browser.
     People,
+    /// People in the console, whose pages run scripts of ours.
+    Console,
     /// Programs, which take the answer as data.
     Programs,
 }
@@ -37,6 +39,7 @@ pub(crate) struct SecurityHeaders {
     everywhere: Vec<(HeaderName, HeaderValue)>,
     policy: Option<HeaderValue>,
     page_policy: Option<HeaderValue>,
+    console_policy: Option<HeaderValue>,
 }
 
 impl SecurityHeaders {
@@ -61,6 +64,7 @@ impl SecurityHeaders {
             everywhere,
             policy: value(&settings.content_security_policy),
             page_policy: value(&settings.page_content_security_policy),
+            console_policy: value(&settings.console_content_security_policy),
         }
     }
 
@@ -71,6 +75,7 @@ impl SecurityHeaders {
         }
         let policy = match audience {
             Audience::People => &self.page_policy,
+            Audience::Console => &self.console_policy,
             Audience::Programs => &self.policy,
         };
         if let Some(policy) = policy {

@@ -26,8 +26,8 @@ impl RequestIdentity {
     /// What tells the request of this call from others under the same key.
     pub(super) fn of_call(call: &ApiCall) -> Self {
         RequestIdentity {
-            method: call.request.method().clone(),
-            path: call.request.uri().path().to_owned(),
+            method: call.method.clone(),
+            path: call.uri.path().to_owned(),
             query: call.query().to_owned(),
             user: shown(call.caller.actor.user),
         }

@@ -14,6 +14,7 @@
 //! - `budget.rs`, `concurrency.rs`, `response_body.rs` what bodies and answers may hold in memory,
 //!   how many large answers are made at once, and how they leave
 //! - `realtime/` what stays open: event streams and WebSockets
+//! - `in_process.rs` the operations for the pages of the console, in `src/console/`
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `app_state.rs` what all requests share; `metrics.rs` the registry of metrics,
 //!   `request_metrics.rs` how many requests there were and how long they took;
@@ -39,6 +40,7 @@ mod headers;
 mod idempotency;
 mod idle;
 mod in_flight_requests;
+mod in_process;
 mod json;
 mod links;
 mod metrics;
@@ -63,6 +65,12 @@ mod socket_handle;
 mod strict_json;
 
 pub(crate) use app_state::AppState;
+pub(crate) use authentication::check_is_current;
+pub(crate) use body::{BodyReader, read_form};
+pub(crate) use budget::BudgetOwner;
+pub(crate) use in_process::{Found, InProcess, Request};
+pub(crate) use operation::Verb;
+pub(crate) use problem::{Kind, Problem};
 pub(crate) use server::bind;
 
 #[cfg(test)]

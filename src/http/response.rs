@@ -26,6 +26,7 @@ use super::problem::{More, Problem, TOO_MANY_ANSWERS};
 use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::response_body::{EmptyBody, LargeBody, SMALL_MAX};
 use super::{accept, conditions, links, problem};
+use crate::console::{self, Reply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -181,6 +182,29 @@ pub(super) fn response(
     context.framed(head.body(body), nature)
 }
 
+/// Makes the HTTP response that shows a page of the console.
+pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) -> HttpResponse {
+    // What is left is a panic: whatever is refused has a page of its own.
+    let reply = page.unwrap_or_else(|problem| console::failed(&problem));
+    let mut head = HttpResponse::build(reply.status);
+    reply.headers.into_iter().for_each(|header| {
+        head.append_header(header);
+    });
+    let nature = Nature {
+        audience: Audience::Console,
+        cors: CorsRequest::Actual,
+        streams: false,
+        switches: false,
+    };
+    let whole = ResponseParts {
+        head,
+        body: reply.body,
+    };
+    let ResponseParts { mut head, body } = context.whole(whole, None);
+    context.add_common_headers(&mut head, nature);
+    context.framed(head.body(body), nature)
+}
+
 /// No proxy may hold a stream back to make it shorter.
 fn stream_head() -> HttpResponseBuilder {
     let mut response = started(StatusCode::OK, (CACHE_CONTROL, NO_STORE));
@@ -233,9 +257,11 @@ impl RequestContext {
             response.insert_header((REQUEST_ID, id));
         }
         self.app.security_headers.add(response, nature.audience);
-        self.app
-            .cors
-            .add(self.request.headers(), response, nature.cors);
+        if nature.audience != Audience::Console {
+            self.app
+                .cors
+                .add(self.request.headers(), response, nature.cors);
+        }
         if (self.app.in_flight.leaving() || self.body_comes) && !nature.switches {
             response.force_close();
         }

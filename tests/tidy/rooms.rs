@@ -14,6 +14,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("merge", &[]),
     ("runtime", &["model"]),
+    ("passwords", &["model", "runtime"]),
     ("store", &["model", "runtime"]),
     ("dump", &["model", "store"]),
     ("feed", &["model", "runtime", "store"]),
@@ -47,11 +48,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "journal",
             "merge",
             "model",
+            "passwords",
             "runtime",
             "search",
             "store",
         ],
     ),
+    ("sign_in", &["accounts", "model", "passwords", "runtime"]),
     (
         "webhook",
         &[
@@ -92,7 +95,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "sharing",
         &[
-            "document", "limiter", "model", "realtime", "runtime", "store",
+            "limiter",
+            "model",
+            "passwords",
+            "realtime",
+            "runtime",
+            "store",
         ],
     ),
     (
@@ -109,10 +117,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "limiter",
             "metrics",
             "model",
+            "passwords",
             "realtime",
             "runtime",
             "search",
             "sharing",
+            "sign_in",
             "store",
             "supervision",
             "timers",

@@ -104,6 +104,12 @@ pub enum Precondition {
 }
 
 impl Precondition {
+    /// Holds for this strong tag, given without quotes.
+    #[must_use]
+    pub fn of_tag(tag: &str) -> Self {
+        Precondition::OneOf(vec![tag.to_owned()])
+    }
+
     /// Whether a thing with this tag may be changed.
     #[must_use]
     pub fn holds(&self, etag: &str) -> bool {

@@ -18,7 +18,7 @@ use crate::key::{KeyView, Secrets};
 use crate::sequence::Sequence;
 use crate::supervision::KeptSettings;
 use crate::time::Timestamp;
-use crate::user::Role;
+use crate::user::KnownUser;
 
 /// One event of a commit, which becomes one row of the log.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ pub enum Effect {
     /// A key as it is now, with the secrets that hold.
     Key(Box<KeyView>, u32, Secrets),
     /// A user as it is now.
-    User(Tenant, UserId, Role),
+    User(Tenant, UserId, Box<KnownUser>),
     /// A user that is no more.
     UserGone(Tenant, UserId),
     /// A customer's new name.

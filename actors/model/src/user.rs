@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::UserId;
+use std::sync::Arc;
+
+use crate::caller::Mode;
+use crate::id::{AccountId, UserId};
+use crate::key::SecretHash;
 use crate::time::Timestamp;
 
 /// What a user may do.
@@ -14,6 +18,20 @@ pub enum Role {
     Admin,
     /// All but users and webhooks.
     Agent,
+}
+
+/// An operator as the interface shows it: a person who signs in to the console.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Operator)]
+pub struct OperatorView<'a> {
+    /// The identifier of the operator.
+    pub operator_id: UserId,
+    /// By which the operator signs in.
+    pub name: &'a str,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
 }
 
 /// A user as the interface shows it.
@@ -32,4 +50,53 @@ pub struct UserView {
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
+}
+
+/// What of a user is held in memory: the rights, and with what the user signs in to the console.
+#[derive(Debug, Clone)]
+pub struct KnownUser {
+    /// What the user may do.
+    pub role: Role,
+    /// A name for people to read.
+    pub name: String,
+    /// By which the user signs in, in lower case: an e-mail address, or an operator's name.
+    pub sign_in_name: String,
+    /// The password's hash, in PHC form; none where none was set.
+    pub password: Option<Arc<str>>,
+    /// The hash of the invitation's token, and until when it holds.
+    pub invitation: Option<(SecretHash, Timestamp)>,
+    /// The user's sessions in the console.
+    pub sessions: Vec<SessionTerms>,
+}
+
+impl KnownUser {
+    /// A user whose record can't be read: may do the least, and does not sign in.
+    #[must_use]
+    pub fn unreadable() -> Self {
+        KnownUser {
+            role: Role::Agent,
+            name: String::new(),
+            sign_in_name: String::new(),
+            password: None,
+            invitation: None,
+            sessions: Vec::new(),
+        }
+    }
+}
+
+/// What a session in the console lets its browser do, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionTerms {
+    /// The hash of the token that the browser's cookie holds.
+    pub token: SecretHash,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// When it ends by itself.
+    pub ends_at: Timestamp,
+    /// The data that it shows.
+    pub mode: Mode,
+    /// The account whose side an operator has opened.
+    pub account: Option<AccountId>,
+    /// The hash of the operator token with which it was opened; it ends with that token.
+    pub operator_token: Option<SecretHash>,
 }

@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use crate::store::KeyUse;
 use colloquy_model::account::AccountView;
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{AccountId, KeyId, UserId};
 use colloquy_model::key::{KeyType, KeyView, SecretHash, Secrets, secret_hash};
 use colloquy_model::time::Timestamp;
-use colloquy_model::user::Role;
+use colloquy_model::user::{KnownUser, Role, SessionTerms};
 
 /// A key as requests meet it.
 #[derive(Debug)]
@@ -48,9 +49,39 @@ pub struct Principal {
     pub secret: SecretHash,
     /// When the secret or its key ends by itself.
     pub ends_at: Option<Timestamp>,
+    /// The session in the console that it is, in the place of a key of the interface.
+    pub session: Option<Arc<KnownSession>>,
+}
+
+/// A session in the console as requests meet it.
+#[derive(Debug)]
+pub struct KnownSession {
+    /// The tenant of the person: an account's in both modes, or the operators'.
+    pub tenant: Tenant,
+    /// Whose session it is.
+    pub user: UserId,
+    /// What it shows, and for how long.
+    pub terms: SessionTerms,
+}
+
+impl KnownSession {
+    /// Whether it is an operator's.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.tenant == Tenant::OPERATORS
+    }
 }
 
 impl Principal {
+    /// The key with which changes are made, as these name it; a session has none.
+    #[must_use]
+    pub fn key_id(&self) -> Option<KeyId> {
+        match self.session {
+            Some(_) => None,
+            None => Some(self.key.view.key_id),
+        }
+    }
+
     /// The tenant whose data the key opens: its account, in its mode.
     #[must_use]
     pub fn tenant(&self) -> Tenant {
@@ -70,9 +101,111 @@ struct Tables {
     /// The accounts of keys whose records can't be read: these let nobody in.
     unreadable_keys: HashMap<KeyId, u32>,
     accounts: HashMap<AccountId, Arc<KnownAccount>>,
+    /// The accounts' identifiers by number.
+    numbers: HashMap<u32, AccountId>,
     /// By number: those that have set it.
     auto_closing: HashMap<u32, u32>,
-    users: HashMap<(Tenant, UserId), Role>,
+    users: HashMap<Person, Arc<KnownUser>>,
+    /// By what they sign in by: people of several accounts may share an e-mail address.
+    names: HashMap<String, Vec<Person>>,
+    invitations: HashMap<SecretHash, Person>,
+    sessions: HashMap<SecretHash, Arc<KnownSession>>,
+}
+
+/// A user of an account, or an operator.
+type Person = (Tenant, UserId);
+
+impl Tables {
+    /// Lets go of all that is known of a person.
+    fn drop_person(&mut self, person: Person) -> Option<Arc<KnownUser>> {
+        let user = self.users.remove(&person)?;
+        if let Some(people) = self.names.get_mut(&user.sign_in_name) {
+            people.retain(|one| *one != person);
+            if people.is_empty() {
+                self.names.remove(&user.sign_in_name);
+            }
+        }
+        if let Some((token, _)) = user.invitation {
+            self.invitations.remove(&token);
+        }
+        for session in &user.sessions {
+            self.sessions.remove(&session.token);
+        }
+        Some(user)
+    }
+
+    fn put_person(&mut self, person: Person, user: KnownUser) {
+        let (tenant, id) = person;
+        let name = user.sign_in_name.clone();
+        self.names.entry(name).or_default().push(person);
+        if let Some((token, _)) = user.invitation {
+            self.invitations.insert(token, person);
+        }
+        self.sessions.extend(user.sessions.iter().map(|terms| {
+            let session = KnownSession {
+                tenant,
+                user: id,
+                terms: terms.clone(),
+            };
+            (terms.token, Arc::new(session))
+        }));
+        self.users.insert(person, Arc::new(user));
+    }
+
+    /// Who comes by this session: its user in its user's account, or an operator who has opened an
+    /// account's side.
+    fn session_bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
+        let session = self.sessions.get(secret)?;
+        if session.terms.ends_at <= now {
+            return None;
+        }
+        let (account, user) = match session.is_operator() {
+            true => (session.terms.account?, None),
+            false => (
+                *self.numbers.get(&session.tenant.account_number())?,
+                Some(session.user),
+            ),
+        };
+        let account = self.accounts.get(&account)?;
+        // What a key is to requests, under a name that no key has.
+        let (number, tail) = secret.split_at(8);
+        let bits = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let view = KeyView {
+            key_id: KeyId::from_parts(EntityNumber(bits(number)), bits(tail)),
+            account_id: account.view.account_id,
+            kind: match session.terms.mode {
+                Mode::Live => KeyType::Prod,
+                Mode::Test => KeyType::Test,
+            },
+            name: None,
+            prefix: String::new(),
+            last4: String::new(),
+            scopes: None,
+            allowed_ips: Vec::new(),
+            expires_at: Some(session.terms.ends_at),
+            user_id: user,
+            require_signature: false,
+            created_at: session.terms.opened_at,
+            last_used_at: None,
+            revoked_at: None,
+            key: None,
+        };
+        Some(Principal {
+            key: Arc::new(KnownKey {
+                view,
+                account: account.number,
+                last_used_ms: Arc::default(),
+            }),
+            account: Arc::clone(account),
+            secret: *secret,
+            ends_at: Some(session.terms.ends_at),
+            session: Some(Arc::clone(session)),
+        })
+    }
 }
 
 /// The view of all keys, accounts and users.
@@ -91,7 +224,7 @@ impl Identity {
     /// by a hash of 256 random bits, so the time that it takes tells nothing.
     #[must_use]
     pub fn authenticate(&self, secret: &str, now: Timestamp) -> Option<Principal> {
-        let principal = self.bearer(&secret_hash(secret), now)?;
+        let principal = self.key_bearer(&secret_hash(secret), now)?;
         let key = &principal.key;
         let minute = now.0 - now.0.rem_euclid(60_000);
         if key.last_used_ms.load(Ordering::Relaxed) != minute {
@@ -101,9 +234,55 @@ impl Identity {
         Some(principal)
     }
 
-    /// The same by the secret's hash, for who has shown it before; it does not count as a use.
+    /// The same by the secret's hash, for who has shown it before; it does not count as a use. The
+    /// secret may also be a session's.
     #[must_use]
     pub fn bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
+        self.key_bearer(secret, now)
+            .or_else(|| self.tables.read().session_bearer(secret, now))
+    }
+
+    /// The open session with this token.
+    #[must_use]
+    pub fn session(&self, token: &SecretHash, now: Timestamp) -> Option<Arc<KnownSession>> {
+        let tables = self.tables.read();
+        let session = tables.sessions.get(token)?;
+        (session.terms.ends_at > now).then(|| Arc::clone(session))
+    }
+
+    /// A user of this tenant's account, or an operator.
+    #[must_use]
+    pub fn person(&self, tenant: Tenant, id: UserId) -> Option<Arc<KnownUser>> {
+        let person = (tenant.account_wide(), id);
+        self.tables.read().users.get(&person).cloned()
+    }
+
+    /// Everybody who signs in by this name, whatever its case.
+    #[must_use]
+    pub fn people_named(&self, name: &str) -> Vec<(Tenant, UserId)> {
+        let name = name.to_lowercase();
+        let tables = self.tables.read();
+        tables.names.get(&name).cloned().unwrap_or_default()
+    }
+
+    /// Who was invited by this token, and may still come.
+    #[must_use]
+    pub fn invited(&self, token: &SecretHash, now: Timestamp) -> Option<(Tenant, UserId)> {
+        let tables = self.tables.read();
+        let person = *tables.invitations.get(token)?;
+        let (_, until) = tables.users.get(&person)?.invitation?;
+        (until > now).then_some(person)
+    }
+
+    /// The identifier of the account with this number.
+    #[must_use]
+    pub fn account_numbered(&self, number: u32) -> Option<Arc<KnownAccount>> {
+        let tables = self.tables.read();
+        let id = tables.numbers.get(&number)?;
+        tables.accounts.get(id).cloned()
+    }
+
+    fn key_bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
         let tables = self.tables.read();
         let (key, until) = tables.secrets.get(secret)?;
         let (key, _) = tables.keys.get(key)?;
@@ -118,6 +297,7 @@ impl Identity {
             account: Arc::clone(account),
             secret: *secret,
             ends_at,
+            session: None,
         })
     }
 
@@ -223,7 +403,7 @@ impl Identity {
             .read()
             .users
             .get(&(tenant.account_wide(), id))
-            .copied()
+            .map(|user| user.role)
     }
 
     /// The last uses since this was asked before, for the store to write down.
@@ -248,6 +428,7 @@ impl Identity {
             None => tables.auto_closing.remove(&account.number),
         };
         let number = account.number;
+        tables.numbers.insert(number, account.view.account_id);
         let before = tables
             .accounts
             .insert(account.view.account_id, Arc::new(account));
@@ -257,25 +438,40 @@ impl Identity {
         }
     }
 
-    /// Takes in a user with the role that a commit gave.
-    pub fn put_user(&self, account: Tenant, id: UserId, role: Role) {
-        let before = self
-            .tables
-            .write()
-            .users
-            .insert((account.account_wide(), id), role);
-        if before.is_some_and(|before| before != role) {
+    /// Takes in a user as a commit left it: these sessions and no others hold from here on.
+    pub fn put_user(&self, account: Tenant, id: UserId, user: KnownUser) {
+        let person = (account.account_wide(), id);
+        let (role, sessions) = (user.role, user.sessions.clone());
+        let mut tables = self.tables.write();
+        let before = tables.drop_person(person);
+        tables.put_person(person, user);
+        drop(tables);
+        let Some(before) = before else { return };
+        let ended = |session: &&SessionTerms| !sessions.contains(session);
+        let ended: Vec<_> = before.sessions.iter().filter(ended).collect();
+        if before.role != role || !ended.is_empty() {
             self.changed(account.account_number());
+        }
+        self.left(&ended);
+    }
+
+    /// Operators' sessions have left the accounts whose side they had opened.
+    fn left(&self, ended: &[&SessionTerms]) {
+        for opened in ended.iter().filter_map(|session| session.account) {
+            if let Some(account) = self.account(opened) {
+                self.changed(account.number);
+            }
         }
     }
 
     /// Lets go of a user who was deleted.
     pub fn drop_user(&self, account: Tenant, id: UserId) {
-        self.tables
-            .write()
-            .users
-            .remove(&(account.account_wide(), id));
+        let person = (account.account_wide(), id);
+        let before = self.tables.write().drop_person(person);
         self.changed(account.account_number());
+        if let Some(before) = before {
+            self.left(&before.sessions.iter().collect::<Vec<_>>());
+        }
     }
 
     /// Takes in a key with the secrets that it has now: these and no others hold from here on.

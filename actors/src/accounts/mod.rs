@@ -10,11 +10,15 @@ mod identity;
 mod key;
 mod network;
 mod records;
+mod sign_in;
 mod user;
 
 pub use account::{Account, ChangeAccount, CreateAccount, OpenAccount, PlanRates, set_plans};
 pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
-pub use identity::{Identity, KnownAccount, KnownKey, Principal};
+pub use identity::{Identity, KnownAccount, KnownKey, KnownSession, Principal};
 pub use key::{ChangeKey, CreateKey, IssueKey, KeepAnswer, Key, RevokeKey, RotateKey};
 pub use records::{Filter, Records};
-pub use user::{ChangeUser, CreateUser, User};
+pub use sign_in::{
+    AcceptInvitation, ChangeSession, EndSession, EndSessions, InviteUser, OpenSession, token_holder,
+};
+pub use user::{ChangeUser, CreateOperator, CreateUser, User};

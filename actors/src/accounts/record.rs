@@ -77,6 +77,11 @@ pub trait RecordSpec:
     /// As the interface shows it, in JSON; `secret` is shown once.
     fn show(&self, identity: &Identity, secret: Secret<'_>) -> Bytes;
 
+    /// Its entity tag when its last change has this sequence.
+    fn tag(&self, sequence: Sequence) -> String {
+        sequence.to_string()
+    }
+
     /// The name that people call it by.
     fn label(&self) -> &str;
 
@@ -177,6 +182,16 @@ pub enum Outcome<R> {
     PutSecret(R, String),
     /// It becomes this, and the answer shows nothing.
     PutWithoutContent(R),
+    /// It becomes this; the answer shows something made elsewhere, and the kept one this in its
+    /// place.
+    PutShowingOnce {
+        /// The record from now on.
+        state: R,
+        /// The body of this answer, with what is shown only once.
+        shown: Bytes,
+        /// The body that whoever repeats the request gets.
+        kept: Bytes,
+    },
     /// Nothing changes, and the answer shows nothing.
     NoContent,
     /// Nothing changes, and the answer is this.
@@ -293,7 +308,7 @@ impl<R: RecordSpec> Record<R> {
         if held.tenant != context.tenant {
             return Err(RecordError::NotFound);
         }
-        let etag = self.sequence.to_string();
+        let etag = held.state.tag(self.sequence);
         if if_match.is_some_and(|wanted| !wanted.holds(&etag)) {
             return Err(RecordError::Precondition);
         }
@@ -311,6 +326,9 @@ impl<R: RecordSpec> Record<R> {
             Outcome::PutSecret(state, secret) => {
                 turn.put(state, Vec::new(), Showing::Secret(secret))
             }
+            Outcome::PutShowingOnce { state, shown, kept } => {
+                turn.put(state, Vec::new(), Showing::Once { shown, kept })
+            }
             Outcome::PutWithoutContent(state) => turn.put(state, Vec::new(), Showing::Nothing),
             Outcome::Delete(deletion) => turn.delete(deletion),
         })
@@ -321,6 +339,7 @@ impl<R: RecordSpec> Record<R> {
 enum Showing {
     Whole,
     Secret(String),
+    Once { shown: Bytes, kept: Bytes },
     Nothing,
 }
 
@@ -371,21 +390,24 @@ impl<R: RecordSpec> Turn<'_, R> {
         let sequence = self.record.sequence.next();
         let secret = match &showing {
             Showing::Secret(secret) => Secret::Shown(secret),
-            Showing::Whole | Showing::Nothing => Secret::Hidden,
+            Showing::Whole | Showing::Once { .. } | Showing::Nothing => Secret::Hidden,
         };
-        let reply = match showing {
+        let reply = match &showing {
             Showing::Nothing => Answer::deleted(),
+            // It has no identifier; its place is where it is used.
+            Showing::Once { shown, .. } => Answer::created(String::new(), None, shown.clone()),
             Showing::Whole | Showing::Secret(_) => Answer {
                 done: if new { Done::Created } else { Done::Ok },
                 id: new.then(|| self.record.id.to_string()),
-                etag: Some(sequence.to_string()),
+                etag: Some(state.tag(sequence)),
                 body: state.show(&self.identity, secret),
                 replayed: false,
             },
         };
-        let kept = match secret {
-            Secret::Shown(_) | Secret::Withheld => state.show(&self.identity, Secret::Withheld),
-            Secret::Hidden => reply.body.clone(),
+        let kept = match &showing {
+            Showing::Secret(_) => state.show(&self.identity, Secret::Withheld),
+            Showing::Once { kept, .. } => kept.clone(),
+            Showing::Whole | Showing::Nothing => reply.body.clone(),
         };
         let payload = state.show(&self.identity, Secret::Hidden);
         let kind = if new {

@@ -4,10 +4,9 @@ use super::account::Account;
 use super::identity::{KnownAccount, KnownKey};
 use super::key::Key;
 use super::user::User;
-use colloquy_model::caller::Tenant;
 use colloquy_model::id::UserId;
 use colloquy_model::key::Secrets;
-use colloquy_model::user::Role;
+use colloquy_model::user::KnownUser;
 
 /// An account out of the store, for the view.
 ///
@@ -29,6 +28,6 @@ pub fn restore_key(body: &str) -> serde_json::Result<(KnownKey, Secrets)> {
 ///
 /// # Errors
 /// It is no user.
-pub fn restore_user(body: &str, tenant: Tenant) -> serde_json::Result<(Tenant, UserId, Role)> {
-    serde_json::from_str::<User>(body).map(|user| (tenant, user.user_id, user.role))
+pub fn restore_user(body: &str) -> serde_json::Result<(UserId, KnownUser)> {
+    serde_json::from_str::<User>(body).map(|user| (user.view.user_id, user.known()))
 }

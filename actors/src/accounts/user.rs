@@ -1,7 +1,8 @@
-//! A user: an agent or author of an account, in whose name keys may act.
+//! A user: an agent or author of an account, in whose name keys may act; or an operator, who belongs
+//! to no account. How they sign in to the console: `sign_in.rs`.
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Identity;
@@ -9,13 +10,15 @@ use super::record::{
     CommandContext, DeleteRecord, Deletion, NewRecord, Outcome, RecordError, RecordRequest,
     RecordSpec, Secret, to_json,
 };
+use super::sign_in::{SignIn, token_holder};
 use colloquy_model::answer::Answer;
 use colloquy_model::commit::{Chore, Condition, Effect, NameField, RecordName};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
 use colloquy_model::present::present;
-use colloquy_model::text::{Email, Name, Text};
-use colloquy_model::user::{Role, UserView};
+use colloquy_model::sequence::Sequence;
+use colloquy_model::text::{Email, Name};
+use colloquy_model::user::{KnownUser, OperatorView, Role, UserView};
 
 /// Makes a user.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -47,8 +50,65 @@ pub struct ChangeUser {
     pub role: Option<Role>,
 }
 
-/// A user as its record is stored, and as it is shown.
-pub type User = UserView;
+/// A user as its record is stored: with what the user signs in by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct User {
+    #[serde(flatten)]
+    pub(super) view: UserView,
+    /// Belongs to no account, and has a name in the place of an e-mail address.
+    #[serde(default)]
+    is_operator: bool,
+    #[serde(default)]
+    pub(super) sign_in: SignIn,
+    /// How often what is shown has changed: signing in changes no entity tag.
+    #[serde(default)]
+    changes: u64,
+}
+
+/// Makes an operator.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateOperator {
+    /// By which the operator signs in; unique, whatever its case.
+    pub name: Name,
+}
+
+impl User {
+    fn new(view: UserView, is_operator: bool) -> Self {
+        User {
+            view,
+            is_operator,
+            sign_in: SignIn::default(),
+            changes: 0,
+        }
+    }
+
+    /// An operator of this name.
+    pub(super) fn operator(name: String, context: &CommandContext<User>) -> Self {
+        let made = context.id.created_at();
+        let view = UserView {
+            user_id: context.id,
+            email: name.clone(),
+            name,
+            role: Role::Admin,
+            created_at: made,
+            updated_at: made,
+        };
+        User::new(view, true)
+    }
+
+    /// The user as the view of who may come in holds it.
+    pub(super) fn known(&self) -> KnownUser {
+        KnownUser {
+            role: self.view.role,
+            name: self.view.name.clone(),
+            sign_in_name: self.view.email.to_lowercase(),
+            password: self.sign_in.password(),
+            invitation: self.sign_in.invitation(),
+            sessions: self.sign_in.sessions().to_vec(),
+        }
+    }
+}
 
 impl RecordRequest<User> for CreateUser {
     type Reply = Answer;
@@ -59,14 +119,28 @@ impl RecordRequest<User> for CreateUser {
 
     fn decide_vacant(self, context: &CommandContext<User>) -> Result<NewRecord<User>, RecordError> {
         let made = context.id.created_at();
-        Ok(NewRecord::new(UserView {
+        let view = UserView {
             user_id: context.id,
             name: self.name.into_string(),
             email: self.email.into_string(),
             role: self.role,
             created_at: made,
             updated_at: made,
-        }))
+        };
+        Ok(NewRecord::new(User::new(view, false)))
+    }
+}
+
+impl RecordRequest<User> for CreateOperator {
+    type Reply = Answer;
+
+    fn decide(self, _: &User, _: &CommandContext<User>) -> Result<Outcome<User>, RecordError> {
+        Err(RecordError::NotFound)
+    }
+
+    fn decide_vacant(self, context: &CommandContext<User>) -> Result<NewRecord<User>, RecordError> {
+        let operator = User::operator(self.name.into_string(), context);
+        Ok(NewRecord::new(operator))
     }
 }
 
@@ -79,13 +153,19 @@ impl RecordRequest<User> for ChangeUser {
         context: &CommandContext<User>,
     ) -> Result<Outcome<User>, RecordError> {
         let mut user = held.clone();
-        user.name = self.name.map_or(user.name, Text::into_string);
-        user.email = self.email.map_or(user.email, Text::into_string);
-        user.role = self.role.unwrap_or(user.role);
+        let view = &mut user.view;
+        if let Some(name) = self.name {
+            view.name = name.into_string();
+        }
+        if let Some(email) = self.email {
+            view.email = email.into_string();
+        }
+        view.role = self.role.unwrap_or(view.role);
         if user == *held {
             return Ok(Outcome::Show);
         }
-        user.updated_at = context.now.max(held.updated_at);
+        user.view.updated_at = context.now.max(held.view.updated_at);
+        user.changes += 1;
         Ok(Outcome::Put(user, Vec::new()))
     }
 }
@@ -96,13 +176,19 @@ impl RecordRequest<User> for DeleteRecord {
 
     fn decide(
         self,
-        _: &User,
+        held: &User,
         context: &CommandContext<User>,
     ) -> Result<Outcome<User>, RecordError> {
+        if context.id == token_holder() {
+            return Err(RecordError::InUse {
+                reason: "whoever has the operator token is an operator",
+            });
+        }
+        let unassign = Chore::Unassign(context.tenant, context.id);
         Ok(Outcome::Delete(Deletion {
             conditions: vec![Condition::NoDocuments(context.id)],
             effects: vec![Effect::UserGone(context.tenant, context.id)],
-            chore: Some(Chore::Unassign(context.tenant, context.id)),
+            chore: (!held.is_operator).then_some(unassign),
         }))
     }
 }
@@ -113,21 +199,35 @@ impl RecordSpec for User {
     type Named = UserKind;
 
     fn show(&self, _: &Identity, _: Secret<'_>) -> Bytes {
-        to_json(self)
+        if self.is_operator {
+            return to_json(&OperatorView {
+                operator_id: self.view.user_id,
+                name: &self.view.name,
+                created_at: self.view.created_at,
+                updated_at: self.view.updated_at,
+            });
+        }
+        to_json(&self.view)
+    }
+
+    fn tag(&self, _: Sequence) -> String {
+        // From 1 on, as a record's sequences count.
+        (self.changes + 1).to_string()
     }
 
     fn label(&self) -> &str {
-        &self.name
+        &self.view.name
     }
 
     fn names(&self) -> Vec<RecordName> {
         vec![RecordName {
             field: NameField::UserEmail,
-            value: self.email.to_lowercase(),
+            value: self.view.email.to_lowercase(),
         }]
     }
 
     fn effects(&self, _: Option<&Self>, context: &CommandContext<Self>) -> Vec<Effect> {
-        vec![Effect::User(context.tenant, self.user_id, self.role)]
+        let known = Box::new(self.known());
+        vec![Effect::User(context.tenant, self.view.user_id, known)]
     }
 }

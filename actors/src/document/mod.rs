@@ -16,7 +16,7 @@
 //!   documents that have been in the bin too long.
 //! - Pure, without actor, store or clock: [`version_graph`] (what versions are to each other),
 //!   [`frames`] (how contents are stored), [`anchors`] and `comments` (where comments stand),
-//!   [`share_terms`] (share links and their passwords), `redaction` (what stays of an erased
+//!   [`share_terms`] (share links), `redaction` (what stays of an erased
 //!   document). [`colloquy_merge`] compares and merges texts.
 
 pub mod access;
@@ -39,7 +39,6 @@ mod merge;
 mod merge_base;
 mod merge_job;
 mod names;
-mod password_hashing;
 mod precompute;
 mod purge;
 mod redaction;
@@ -55,8 +54,6 @@ pub use actor::{ComputedCommand, DocumentCommand};
 pub use history::{Comparison, DiffFormat};
 pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
 pub use merge_job::{ComputedMerge, MergeJob};
-pub(crate) use password_hashing::HashPermits;
-pub use password_hashing::HashSettings;
 pub use precompute::{CountLines, EncodeVersion, Precompute};
 pub use redaction::redacted;
 pub use refusal::Failure;

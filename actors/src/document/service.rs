@@ -9,13 +9,12 @@ use super::messages::{
     CommandMeta, CreateDocument, DocumentError, ReadDocument, RestoreDocument, UpdateDocument,
     VersionFound, VersionName, WithoutContent,
 };
-use super::password_hashing::HashPermits;
 use super::refusal::{Failure, invalid};
 use super::rules::{ComputedRequest, DocumentRequest};
 use super::search_indexer::SearchIndexer;
-use super::share_terms::PasswordTries;
 use super::state::Document;
 use crate::accounts::Identity;
+use crate::passwords::{HashPermits, PasswordTries};
 use crate::store::{FramedVersion, Store, StoredVersion};
 use bytes::{BufMut, Bytes, BytesMut};
 use colloquy_model::answer::Answer;
@@ -40,7 +39,7 @@ pub struct Documents {
     /// Counts wrong passwords by share link.
     pub(crate) tries: Arc<PasswordTries<ShareId>>,
     /// Where passwords of share links are hashed.
-    pub(crate) hashes: HashPermits,
+    pub(crate) hashes: Arc<HashPermits>,
 }
 
 impl Documents {

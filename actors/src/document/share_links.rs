@@ -8,11 +8,13 @@ use super::access::Requester;
 use super::messages::{
     AddShare, CommandMeta, CreateShare, DocumentError, ListShares, OpenShare, OpenedShare, UseShare,
 };
-use super::password_hashing::{HashClaim, HashPermit, NoHashPermit};
 use super::refusal::Failure;
 use super::service::Documents;
-use super::share_terms::{TooManyTries, hash_password, new_token, password_fits, token_hash};
+use super::share_terms::{new_token, token_hash};
 
+use crate::passwords::{
+    HashClaim, HashPermit, NoHashPermit, TooManyTries, hash_password, password_fits,
+};
 use crate::store::OwnedDocument;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Tenant};

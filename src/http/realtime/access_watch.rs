@@ -69,6 +69,10 @@ impl ConnectionAuth {
     /// Who it is now; none where it may not go on.
     pub(super) fn principal(&self, app: &AppState, now: Timestamp) -> Option<Principal> {
         let principal = app.system.identity.bearer(&self.secret, now)?;
+        // An operator's session may have gone on to another account's side.
+        if principal.tenant() != self.caller.tenant {
+            return None;
+        }
         let (user, address) = (self.caller.actor.user, self.caller.actor.address);
         let own_user = principal
             .key

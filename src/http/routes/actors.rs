@@ -159,7 +159,7 @@ async fn done(call: ApiCall, instance: InstanceView) -> Result<Output, Problem> 
     tracing::info!(
         id,
         request_id,
-        operation = call.request.path(),
+        operation = call.uri.path(),
         "an operator has steered an actor"
     );
     let shown = shown(&instance);

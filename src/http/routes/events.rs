@@ -272,7 +272,7 @@ async fn stream(call: &ApiCall, wanted: Wanted) -> Result<Output, Problem> {
 
 /// Whether a stream is asked for; a HEAD has none.
 fn streams(call: &ApiCall) -> bool {
-    call.request.method() == Method::GET && accept::prefers_stream(call.request.headers())
+    call.method == Method::GET && accept::prefers_stream(call.request.headers())
 }
 
 /// Whether a stream goes on from its last event.

@@ -10,6 +10,7 @@ mod customers;
 mod deliveries;
 mod document;
 mod events;
+mod invitations;
 mod keys;
 mod messages;
 mod nodes;
@@ -30,6 +31,7 @@ use colloquy_model::user::UserView;
 
 pub(super) use self::document::refusal_page;
 use self::events::EventShown;
+use self::invitations::InvitationShown;
 use self::realtime::TicketShown;
 use super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::problem::Kind;
@@ -343,10 +345,21 @@ fn users() -> Vec<Operation> {
             .about(
                 TAG,
                 "Delete a user",
-                "Conversations that were assigned to the user are assigned to nobody.",
+                "Conversations that were assigned to the user are assigned to nobody. The user's sessions in the \
+                 console end at once.",
             )
             .auth(WRITE_USERS)
             .refuses(&[Kind::Conflict]),
+        post("/v1/users/{user_id}/invitations", "inviteUser", invitations::invite)
+            .about(
+                TAG,
+                "Invite a user to the console",
+                "With the link, the person sets a password, once and within 72 h, and signs in to the console. A new \
+                 invitation ends the earlier one.",
+            )
+            .auth(WRITE_USERS)
+            .creates::<InvitationShown<'_>>(LocationRule::UnderRequestPath)
+            .secret(),
     ]
 }
 

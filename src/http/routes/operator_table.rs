@@ -1,20 +1,23 @@
 //! The operators' part of the table: accounts and their keys, health, actors and their supervision.
 
-use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, Key};
+use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, CreateOperator, Key, User};
 use colloquy_actors::supervision::messages::SupervisionView;
 use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
 use colloquy_actors::webhook::HealthView;
 use colloquy_model::account::AccountView;
 use colloquy_model::key::KeyView;
+use colloquy_model::user::OperatorView;
 
 use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::super::problem::Kind;
+use super::invitations::{self, InvitationShown};
 use super::{accounts, actors, deliveries, keys, nodes, records};
 
 /// What operators do, in the order in which the document shows it.
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = of_accounts();
     all.extend(of_keys());
+    all.extend(of_operators());
     all.extend(watching());
     all.extend(of_nodes());
     all.extend(of_actors());
@@ -102,6 +105,64 @@ fn of_keys() -> Vec<Operation> {
             .refuses(&[Kind::Conflict])
             .secret(),
     ]
+}
+
+/// The people who sign in to the operators' side of the console.
+fn of_operators() -> Vec<Operation> {
+    const TAG: &str = "Operators: people";
+    let all = vec![
+        post(
+            "/admin/v1/operators",
+            "createOperator",
+            records::create::<User, CreateOperator>,
+        )
+        .about(
+            TAG,
+            "Create an operator",
+            "A person who signs in to the console by name and password; the password is set by invitation.",
+        )
+        .creates::<OperatorView<'_>>(LocationRule::UnderRequestPath)
+        .refuses(&[Kind::Conflict]),
+        get("/admin/v1/operators", "listOperators", records::list::<User>)
+            .about(
+                TAG,
+                "List operators",
+                "Newest first. Whoever has signed in with the operator token is one of them.",
+            )
+            .lists::<OperatorView<'_>>(),
+        get(
+            "/admin/v1/operators/{operator_id}",
+            "getOperator",
+            records::read::<User>,
+        )
+        .about(TAG, "Get an operator", "Shows one operator.")
+        .shows::<OperatorView<'_>>(),
+        delete(
+            "/admin/v1/operators/{operator_id}",
+            "deleteOperator",
+            records::remove::<User>,
+        )
+        .about(
+            TAG,
+            "Delete an operator",
+            "The operator's sessions end at once.",
+        )
+        .refuses(&[Kind::Conflict]),
+        post(
+            "/admin/v1/operators/{operator_id}/invitations",
+            "inviteOperator",
+            invitations::invite,
+        )
+        .about(
+            TAG,
+            "Invite an operator to set a password",
+            "Holds for 72 h and once; a new invitation ends the earlier one.",
+        )
+        .creates::<InvitationShown<'_>>(LocationRule::UnderRequestPath)
+        .secret(),
+    ];
+    let all = all.into_iter();
+    all.map(|one| one.auth(AuthRequirement::Operator)).collect()
 }
 
 fn watching() -> Vec<Operation> {

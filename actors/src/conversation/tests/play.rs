@@ -60,7 +60,7 @@ impl Play {
         let tenant = Tenant::of(1, Mode::Live);
         let users = [UserId::new(Timestamp(1)), UserId::new(Timestamp(1))];
         for user in users {
-            users_known.put_user(tenant, user, colloquy_model::user::Role::Agent);
+            users_known.put_user(tenant, user, colloquy_model::user::KnownUser::unreadable());
         }
         let id = ConversationId::new(Timestamp(1_000_000));
         // Other tests may have made later identifiers.

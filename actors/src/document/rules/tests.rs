@@ -32,7 +32,7 @@ use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::Header;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DocumentId, ShareId, UserId};
-use colloquy_model::user::Role;
+use colloquy_model::user::KnownUser;
 use colloquy_runtime::offload::ComputePermit;
 use colloquy_runtime::{Command, Decision, Entity};
 
@@ -67,7 +67,8 @@ impl Desk {
 
     fn user(&self) -> UserId {
         let user = UserId::new(Timestamp(1));
-        self.users.put_user(self.tenant, user, Role::Agent);
+        self.users
+            .put_user(self.tenant, user, KnownUser::unreadable());
         user
     }
 

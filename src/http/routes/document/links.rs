@@ -143,7 +143,7 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
     let known = answer
         .etag
         .as_ref()
-        .filter(|_| rendering == Rendering::Json && call.request.method() != Method::POST);
+        .filter(|_| rendering == Rendering::Json && call.method != Method::POST);
     let has_already =
         known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
     let room = if has_already {
@@ -151,7 +151,7 @@ async fn show(call: &ApiCall, password: Option<&str>) -> Result<Output, Problem>
     } else {
         room(call, &answer.body, rendering).await?
     };
-    if !has_already && call.request.method() != Method::HEAD {
+    if !has_already && call.method != Method::HEAD {
         documents.use_link(&link, actor).await?;
     }
     if rendering == Rendering::Json {

@@ -1,5 +1,6 @@
 //! Versions of a document: listed, read, added, restored, merged, compared.
 
+use actix_web::http::Uri;
 use actix_web::{HttpRequest, web};
 use colloquy_actors::document::messages::{
     AddVersion, Merge, RestoreOlderVersion, RestoreVersion, VersionName,
@@ -143,10 +144,10 @@ pub(super) async fn restore(
 }
 
 pub(super) async fn merge(call: ApiCall, Json(merge): Json<Merge>) -> Result<Output, Problem> {
-    let request = call.request.clone();
+    let (request, uri) = (call.request.clone(), call.uri.clone());
     match merged(call, merge).await {
         Err(problem) if problem.kind == Kind::MergeConflict => {
-            Err(written(&request, problem).await)
+            Err(written(&request, &uri, problem).await)
         }
         done => done,
     }
@@ -158,9 +159,8 @@ async fn merged(call: ApiCall, merge: Merge) -> Result<Output, Problem> {
 }
 
 /// What a merge left undecided may be larger than the documents: it is written off the arbiters.
-async fn written(request: &HttpRequest, problem: Problem) -> Problem {
-    let instance =
-        accept::prefers_problem(request.headers()).then(|| request.uri().path().to_owned());
+async fn written(request: &HttpRequest, uri: &Uri, problem: Problem) -> Problem {
+    let instance = accept::prefers_problem(request.headers()).then(|| uri.path().to_owned());
     let write = move || {
         let body = problem.body(instance.as_deref());
         Problem {

@@ -31,16 +31,16 @@ pub struct HashSettings {
 
 /// For whom a password is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HashClaim {
+pub struct HashClaim {
     /// The account that the link belongs to.
-    pub(crate) account: Tenant,
+    pub account: Tenant,
     /// The link, or the document of one that is being made: one password of it at a time.
-    pub(crate) link: u128,
+    pub link: u128,
 }
 
 /// Why a caller got no permit to hash: nothing was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoHashPermit {
+pub enum NoHashPermit {
     /// Too many callers wait already.
     Full,
     /// No permit became free in time.
@@ -49,14 +49,14 @@ pub(crate) enum NoHashPermit {
 
 /// The permits to hash a password, and the callers that wait for one.
 #[derive(Debug)]
-pub(crate) struct HashPermits {
+pub struct HashPermits {
     queue: Arc<Mutex<Queue>>,
     wait_max: Duration,
 }
 
 /// A permit to hash one password, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct HashPermit {
+pub struct HashPermit {
     queue: Arc<Mutex<Queue>>,
     claim: HashClaim,
 }
@@ -87,7 +87,7 @@ struct Queue {
 
 impl HashPermits {
     /// Free places, as the settings give them.
-    pub(crate) fn new(settings: HashSettings) -> Self {
+    pub fn new(settings: HashSettings) -> Self {
         let bounds = QueueBounds {
             each: WAITING_OF_LINK_MAX,
             all: WAITING_OF_ACCOUNT_MAX,
@@ -110,7 +110,7 @@ impl HashPermits {
     ///
     /// # Errors
     /// Too many wait, or none became free in time.
-    pub(crate) async fn place(&self, claim: HashClaim) -> Result<HashPermit, NoHashPermit> {
+    pub async fn place(&self, claim: HashClaim) -> Result<HashPermit, NoHashPermit> {
         let (caller, place) = oneshot::channel();
         self.queue.lock().push(claim, Waiting(caller));
         give_places(&self.queue);

@@ -1,0 +1,10 @@
+//! Passwords of share links and of people: how they are hashed, how many at once, and how often one
+//! may be wrong.
+
+mod hashing;
+mod permits;
+mod tries;
+
+pub use hashing::{NoHash, PASSWORD_BYTES_MAX, hash_password, password_fits};
+pub use permits::{HashClaim, HashPermit, HashPermits, HashSettings, NoHashPermit};
+pub use tries::{PasswordTries, TooManyTries};

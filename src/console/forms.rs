@@ -1,0 +1,97 @@
+//! What a form on a page sent, and a form that is shown again with what is wrong.
+
+use serde_json::{Map, Value};
+
+use super::Visit;
+use super::session::Session;
+use crate::http::{BodyReader, BudgetOwner, Kind, Problem};
+
+/// The fields of a form, as they were filled in.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Form {
+    fields: Vec<(String, String)>,
+}
+
+/// Reads the form that a POST brings. Whoever is not signed in sends little.
+///
+/// # Errors
+/// It is too large, too slow, or no form.
+pub(super) async fn read(
+    visit: &Visit,
+    session: Option<&Session>,
+    body: &mut BodyReader<'_>,
+) -> Result<Form, Problem> {
+    let headers = visit.request.headers();
+    let owner = session.map_or(BudgetOwner::at(visit.address), Session::owner);
+    let raw = crate::http::read_form(&visit.app, headers, owner, body).await?;
+    let text = std::str::from_utf8(raw.bytes())
+        .map_err(|_| Problem::new(Kind::InvalidRequest, "the form is not UTF-8"))?;
+    let fields = url::form_urlencoded::parse(text.as_bytes())
+        // Browsers send every line's end as CR LF (HTML, 4.10.21.4): nobody has typed the CR.
+        .map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n")))
+        .collect();
+    Ok(Form { fields })
+}
+
+impl Form {
+    /// A form with these fields filled in.
+    pub(super) fn of(fields: &[(String, String)]) -> Self {
+        Form {
+            fields: fields.to_vec(),
+        }
+    }
+
+    /// A field as it was filled in; empty where it is missing.
+    pub(super) fn text(&self, name: &str) -> &str {
+        let mut fields = self.fields.iter();
+        fields
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value)
+    }
+
+    /// A field without the blanks around it; none where nothing was filled in.
+    pub(super) fn filled(&self, name: &str) -> Option<&str> {
+        Some(self.text(name).trim()).filter(|text| !text.is_empty())
+    }
+
+    /// All values of a field that may be ticked more than once.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        let fields = self.fields.iter().filter(|(key, _)| key == name);
+        fields.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// Whether a box is ticked.
+    pub(super) fn is_ticked(&self, name: &str) -> bool {
+        !self.text(name).is_empty()
+    }
+}
+
+/// A form as it is shown: what was filled in, and what was refused.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Shown {
+    pub(super) form: Form,
+    pub(super) problem: Option<Problem>,
+}
+
+impl Shown {
+    /// The form once more, with why it was refused.
+    pub(super) fn again(form: &Form, problem: Problem) -> Self {
+        Shown {
+            form: form.clone(),
+            problem: Some(problem),
+        }
+    }
+
+    /// What is wrong with this field.
+    pub(super) fn wrong(&self, field: &str) -> Option<&str> {
+        let problem = self.problem.as_ref()?;
+        (problem.field == field).then_some(&*problem.reason)
+    }
+}
+
+/// A JSON object of the fields that have a value.
+pub(super) fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    let given = fields.into_iter();
+    let given = given.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(given.collect::<Map<_, _>>())
+}

@@ -1,0 +1,210 @@
+//! The console: what operators, admins and agents see and do in a browser. Server-rendered; asks the
+//! operations of the interface in this process, and has no rule of its own.
+//!
+//! - `session.rs` who is signed in, from the cookie; `forms.rs` what a form sent
+//! - `reply.rs` what is answered; `layout.rs` what all pages have around them; `parts.rs` what
+//!   several pages are made of; `assets.rs` styles, scripts, icon
+//! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …
+//!
+//! A page's address names what it shows, and its POSTs go to addresses below it. Each POST carries
+//! the session's CSRF token and is answered with a redirection, or with the page again and what is
+//! wrong with the form.
+
+mod api_keys;
+mod assets;
+mod forms;
+mod layout;
+mod parts;
+mod reply;
+mod session;
+mod sign_in;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use actix_web::http::{Method, StatusCode};
+use maud::html;
+
+pub(crate) use self::reply::Reply;
+
+use self::forms::Form;
+use self::layout::Page;
+use self::session::Session;
+use crate::http::{AppState, BodyReader, Kind, Problem};
+
+/// Whether a path is the console's.
+pub(crate) fn serves(path: &str) -> bool {
+    path.strip_prefix("/console")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A request for a page, of whom nobody knows yet who makes it.
+pub(crate) struct Visit {
+    pub(crate) app: Arc<AppState>,
+    pub(crate) request: HttpRequest,
+    pub(crate) request_id: Arc<str>,
+    pub(crate) address: IpAddr,
+}
+
+impl Visit {
+    fn path(&self) -> &str {
+        self.request.uri().path()
+    }
+
+    /// A parameter of the query, as it was typed; empty where it is missing.
+    fn query(&self, name: &str) -> String {
+        let query = self.request.query_string().as_bytes();
+        url::form_urlencoded::parse(query)
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Whether a script of ours asks for a part of a page, and not a browser for a page.
+    fn is_fragment(&self) -> bool {
+        self.request.headers().contains_key("hx-request")
+    }
+}
+
+/// What an address asks for.
+struct Asked<'a> {
+    /// The segments of the path behind `/console`.
+    path: &'a [&'a str],
+    /// What a POST brings; none for a GET.
+    form: Option<Form>,
+}
+
+/// Answers a request for a page.
+///
+/// # Errors
+/// None but a panic: every refusal is a page.
+pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> Result<Reply, Problem> {
+    let path = visit.path().to_owned();
+    let segments: Vec<&str> = path.split('/').skip(2).collect();
+    if let ["assets", name] = segments.as_slice() {
+        return Ok(assets::serve(&visit, name));
+    }
+    let session = match session::find(&visit) {
+        Ok(session) => session,
+        Err(problem) => return Ok(refused(&visit, None, &problem)),
+    };
+    let answered = answer(&visit, session.as_ref(), &segments, body).await;
+    Ok(answered.unwrap_or_else(|problem| refused(&visit, session.as_ref(), &problem)))
+}
+
+async fn answer(
+    visit: &Visit,
+    session: Option<&Session>,
+    path: &[&str],
+    body: &mut BodyReader<'_>,
+) -> Result<Reply, Problem> {
+    let method = visit.request.method();
+    let form = if method == Method::POST {
+        let form = forms::read(visit, session, body).await?;
+        session::check_origin(visit)?;
+        Some(form)
+    } else if method == Method::GET || method == Method::HEAD {
+        None
+    } else {
+        return Err(Problem {
+            allow: Some("GET, HEAD, POST"),
+            ..Problem::new(Kind::MethodNotAllowed, "a page is read or posted to")
+        });
+    };
+    let asked = Asked { path, form };
+    if matches!(path, ["sign-in"] | ["invitations", _]) {
+        return sign_in::answer(visit, session, asked).await;
+    }
+    let Some(session) = session else {
+        return Ok(sign_in::required(visit));
+    };
+    if let Some(form) = &asked.form {
+        session.check_csrf(visit, form)?;
+    }
+    page(visit, session, asked).await
+}
+
+/// Leads to the page that the path names.
+async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Reply, Problem> {
+    match asked.path {
+        [] | [""] => Ok(Reply::see_other(session.home())),
+        ["session", ..] => sign_in::session(visit, session, asked).await,
+        ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        _ => Err(Problem::no_such("there is no such page")),
+    }
+}
+
+/// A refusal as a page, or as a part of one, that says what to do.
+fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply {
+    let status = problem.kind.status();
+    let (heading, advice) = advice(problem);
+    let about = html! {
+        @if !problem.field.is_empty() { code { (problem.field) } " " }
+        (problem.reason) "."
+    };
+    let reply = if visit.is_fragment() {
+        Reply::html(
+            status,
+            html! { div.notice.wrong role="alert" { strong { (heading) } " " (about) " " (advice) } },
+        )
+    } else {
+        let content = html! {
+            div.empty {
+                h1 { (heading) }
+                p { (about) }
+                p { (advice) }
+                p { a.button href="/console" { "Go to the start page" } }
+                p.faint { "Request " code { (visit.request_id) } }
+            }
+        };
+        let page = Page::new(heading, content);
+        layout::page(visit, session, page).with_status(status)
+    };
+    match problem.retry_after_seconds {
+        Some(seconds) => reply.with("retry-after", &seconds.to_string()),
+        None => reply,
+    }
+}
+
+/// What a refusal is called on a page, and what to do about it.
+fn advice(problem: &Problem) -> (&'static str, &'static str) {
+    match problem.kind.status() {
+        StatusCode::NOT_FOUND => (
+            "Nothing here",
+            "It may have been deleted, or it belongs to another account or to the other kind of data.",
+        ),
+        StatusCode::FORBIDDEN => (
+            "Not allowed",
+            "Ask an admin of the account, or load the page again and repeat what you did.",
+        ),
+        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => (
+            "It has changed meanwhile",
+            "Load the page again to see how it stands now.",
+        ),
+        StatusCode::TOO_MANY_REQUESTS => ("Too often", "Wait a minute, then try again."),
+        StatusCode::SERVICE_UNAVAILABLE => (
+            "Not available now",
+            "Try again in a moment; an operator sees on the overview what is wrong.",
+        ),
+        status if status.is_server_error() => (
+            "Something went wrong here",
+            "It is logged under the request's name. Try again, and tell an operator if it stays.",
+        ),
+        _ => (
+            "That can't be done",
+            "Go back, change what the message names, and try again.",
+        ),
+    }
+}
+
+/// What is shown where making a page has failed.
+pub(crate) fn failed(problem: &Problem) -> Reply {
+    Reply::html(
+        problem.kind.status(),
+        html! { (maud::DOCTYPE) html lang="en" {
+            head { title { "Colloquy" } }
+            body { h1 { "Something went wrong here" } p { "It is logged. Try again." } }
+        } },
+    )
+}

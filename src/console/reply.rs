@@ -1,0 +1,69 @@
+//! What the console answers with.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use bytes::Bytes;
+use maud::Markup;
+
+/// A page, a part of one, a redirection or a file.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    /// A page, or a part of one. What it shows is nobody else's: no cache keeps it.
+    pub(super) fn html(status: StatusCode, markup: Markup) -> Self {
+        Reply {
+            status,
+            headers: vec![
+                (
+                    CONTENT_TYPE,
+                    HeaderValue::from_static("text/html; charset=utf-8"),
+                ),
+                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            ],
+            body: markup.into_string().into(),
+        }
+    }
+
+    /// A part of a page.
+    pub(super) fn part(markup: Markup) -> Self {
+        Reply::html(StatusCode::OK, markup)
+    }
+
+    /// JSON for a script of ours.
+    pub(super) fn json(value: &serde_json::Value) -> Self {
+        Reply {
+            status: StatusCode::OK,
+            headers: vec![
+                (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            ],
+            body: value.to_string().into(),
+        }
+    }
+
+    /// Goes on at another page, with GET.
+    pub(super) fn see_other(to: &str) -> Self {
+        Reply {
+            status: StatusCode::SEE_OTHER,
+            headers: vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
+            body: Bytes::new(),
+        }
+        .with(LOCATION.as_str(), to)
+    }
+
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Reply { status, ..self }
+    }
+
+    /// Adds a header; one that can't be written is left out.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+}

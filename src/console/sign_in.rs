@@ -1,0 +1,330 @@
+//! Signing in and out, and setting a password by invitation.
+
+use actix_web::http::StatusCode;
+use colloquy_actors::accounts::ChangeSession;
+use colloquy_actors::sign_in::{Person, SignInError};
+use colloquy_model::caller::{Actor, Mode, Tenant};
+use maud::{Markup, html};
+
+use super::forms::{Form, Shown};
+use super::layout::{self, Page, csrf};
+use super::parts::{Field, heading};
+use super::reply::Reply;
+use super::session::{self, Session};
+use super::{Asked, Visit};
+use crate::http::{Kind, Problem};
+
+const NAME: Field<'_> = Field {
+    name: "name",
+    label: "Name or e-mail address",
+    hint: "",
+};
+const PASSWORD: Field<'_> = Field {
+    name: "password",
+    label: "Password",
+    hint: "",
+};
+const TOKEN: Field<'_> = Field {
+    name: "token",
+    label: "Operator token",
+    hint: "The server printed it at its first start; config.toml may set another one.",
+};
+const NEW_PASSWORD: Field<'_> = Field {
+    name: "password",
+    label: "New password",
+    hint: "At least 12 characters. A sentence that you remember is better than a word that you don't.",
+};
+const REPEATED: Field<'_> = Field {
+    name: "repeated",
+    label: "The same once more",
+    hint: "",
+};
+
+/// Sends whoever is not signed in to the sign-in, and back afterwards.
+pub(super) fn required(visit: &Visit) -> Reply {
+    if visit.is_fragment() {
+        // The page that asks goes there as a whole.
+        return Reply::part(html! {}).with("hx-redirect", "/console/sign-in");
+    }
+    let here = visit.request.uri().path_and_query();
+    let here = here.map_or("/console", |here| here.as_str());
+    let next: String = url::form_urlencoded::byte_serialize(here.as_bytes()).collect();
+    Reply::see_other(&format!("/console/sign-in?next={next}"))
+}
+
+/// The pages of whoever is not signed in yet.
+pub(super) async fn answer(
+    visit: &Visit,
+    signed_in: Option<&Session>,
+    asked: Asked<'_>,
+) -> Result<Reply, Problem> {
+    match (asked.path, asked.form) {
+        (["sign-in"], None) => Ok(match signed_in {
+            Some(session) => Reply::see_other(session.home()),
+            None => sign_in_page(visit, &Shown::default(), &[]),
+        }),
+        (["sign-in"], Some(form)) => sign_in(visit, &form).await,
+        (["invitations", token], None) => Ok(invitation_page(visit, token, &Shown::default())),
+        (["invitations", token], Some(form)) => accept(visit, token, &form).await,
+        _ => Err(Problem::no_such("there is no such page")),
+    }
+}
+
+/// The address to go on at: one of ours, or the start page.
+fn next(visit: &Visit) -> String {
+    let next = visit.query("next");
+    // `//host` and `/\host` lead elsewhere.
+    let is_ours = super::serves(next.split(['?', '#']).next().unwrap_or_default());
+    if is_ours { next } else { "/console".to_owned() }
+}
+
+async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
+    let addresses = &visit.app.system.addresses;
+    let now = colloquy_model::time::Timestamp::now();
+    if let Some(seconds) = addresses.blocked(visit.address, now) {
+        let reason = "too many tries to sign in from this address";
+        return Ok(tried_too_often(visit, form, reason, seconds));
+    }
+    let sign_ins = &visit.app.system.sign_ins;
+    let opened = match form.filled("token") {
+        Some(token) => sign_ins.with_token(token, actor(visit)).await,
+        None => {
+            let tenant = form.filled("account").and_then(|text| text.parse().ok());
+            let tenant = tenant.map(Tenant::from_number);
+            let password = form.text("password").to_owned();
+            sign_ins
+                .with_password(form.text("name"), password, tenant, actor(visit))
+                .await
+        }
+    };
+    match opened {
+        Ok(token) => Ok(session::begin(
+            visit,
+            Reply::see_other(&next(visit)),
+            &token,
+        )),
+        Err(SignInError::Wrong) => {
+            addresses.take(visit.address, now);
+            let reason = "no person has this name and this password";
+            let reason = match form.filled("token") {
+                Some(_) => "this is not the operator token",
+                None => reason,
+            };
+            let shown = Shown::again(form, Problem::new(Kind::Unauthorized, reason));
+            Ok(sign_in_page(visit, &shown, &[]).with_status(StatusCode::UNPROCESSABLE_ENTITY))
+        }
+        Err(SignInError::TooManyTries(tries)) => {
+            let reason = "too many wrong passwords for this name";
+            let seconds = tries.retry_after_seconds;
+            Ok(tried_too_often(visit, form, reason, seconds))
+        }
+        Err(SignInError::Several(people)) => {
+            let shown = Shown {
+                form: form.clone(),
+                problem: None,
+            };
+            Ok(sign_in_page(visit, &shown, &people))
+        }
+        Err(SignInError::NotInvited | SignInError::BadPassword(_)) => Err(Problem::crashed()),
+        Err(SignInError::Failed(error)) => Err(error.into()),
+    }
+}
+
+fn tried_too_often(visit: &Visit, form: &Form, reason: &'static str, seconds: u64) -> Reply {
+    let problem = Problem::rate_limited(reason, seconds);
+    let shown = Shown::again(form, problem);
+    sign_in_page(visit, &shown, &[])
+        .with_status(StatusCode::TOO_MANY_REQUESTS)
+        .with("retry-after", &seconds.max(1).to_string())
+}
+
+/// Somebody of whom nothing is known yet.
+fn actor(visit: &Visit) -> Actor {
+    Actor {
+        key: None,
+        user: None,
+        address: Some(visit.address),
+        request_id: std::sync::Arc::clone(&visit.request_id),
+    }
+}
+
+fn sign_in_page(visit: &Visit, shown: &Shown, several: &[Person]) -> Reply {
+    let with_token = shown.form.filled("token").is_some();
+    let action = match visit.request.query_string() {
+        "" => "/console/sign-in".to_owned(),
+        query => format!("/console/sign-in?{query}"),
+    };
+    let content = html! {
+        div.door {
+            (layout::logo())
+            h1 { "Sign in to Colloquy" }
+            @if let Some(problem) = &shown.problem { (refused(problem)) }
+            form method="post" action=(action) {
+                (NAME.around(shown, html! {
+                    input #field-name name="name" value=(shown.form.text("name")) autocomplete="username" autocapitalize="none" required autofocus;
+                }))
+                @if !several.is_empty() { (accounts(visit, several)) }
+                (PASSWORD.around(shown, html! {
+                    input #field-password name="password" type="password" autocomplete="current-password" required;
+                }))
+                button.button.primary { "Sign in" }
+            }
+            details open[with_token] {
+                summary { "Sign in with the operator token" }
+                form method="post" action=(action) {
+                    (TOKEN.line(&Shown::default(), "password", true))
+                    button.button { "Sign in as operator" }
+                }
+            }
+        }
+    };
+    layout::page(visit, None, Page::new("Sign in", content))
+}
+
+fn refused(problem: &Problem) -> Markup {
+    html! {
+        div.notice.wrong role="alert" {
+            "That did not work: " (problem.reason) "."
+            @if let Some(seconds) = problem.retry_after_seconds { " The next try is let in after " (seconds) " s." }
+        }
+    }
+}
+
+fn accounts(visit: &Visit, several: &[Person]) -> Markup {
+    html! {
+        fieldset {
+            legend { "Which account? You are in several of them. Choose one, and type the password again." }
+            @for person in several {
+                @let account = visit.app.system.identity.account_numbered(person.tenant.account_number());
+                @let name = account.map_or_else(|| "Operators".to_owned(), |account| account.view.name.clone());
+                label.choice { input type="radio" name="account" value=(person.tenant.number()) required; " " (name) }
+            }
+        }
+    }
+}
+
+async fn accept(visit: &Visit, token: &str, form: &Form) -> Result<Reply, Problem> {
+    if form.text("password") != form.text("repeated") {
+        let problem = Problem::invalid("repeated", "must be the same as the one above");
+        let shown = Shown::again(form, problem);
+        return Ok(
+            invitation_page(visit, token, &shown).with_status(StatusCode::UNPROCESSABLE_ENTITY)
+        );
+    }
+    let sign_ins = &visit.app.system.sign_ins;
+    let password = form.text("password").to_owned();
+    match sign_ins.accept(token, password, actor(visit)).await {
+        Ok(token) => {
+            let reply = session::begin(visit, Reply::see_other("/console"), &token);
+            Ok(session::say(visit, reply, "Your password is set. Welcome."))
+        }
+        Err(SignInError::BadPassword(reason)) => {
+            let shown = Shown::again(form, Problem::invalid("password", reason));
+            Ok(invitation_page(visit, token, &shown).with_status(StatusCode::UNPROCESSABLE_ENTITY))
+        }
+        Err(SignInError::Failed(error)) => Err(error.into()),
+        Err(_) => Ok(invitation_page(visit, token, &Shown::default())),
+    }
+}
+
+fn invitation_page(visit: &Visit, token: &str, shown: &Shown) -> Reply {
+    let system = &visit.app.system;
+    let invited = system
+        .sign_ins
+        .invited(token)
+        .and_then(|Person { tenant, user }| system.identity.person(tenant, user));
+    let Some(person) = invited else {
+        let content = html! {
+            div.door {
+                (layout::logo())
+                h1 { "This invitation opens nothing" }
+                p { "It was used, it is older than 72 hours, or a newer one was made. Ask whoever invited you for a new one." }
+                p { a.button href="/console/sign-in" { "Sign in" } }
+            }
+        };
+        return layout::page(visit, None, Page::new("Invitation", content))
+            .with_status(StatusCode::NOT_FOUND);
+    };
+    let content = html! {
+        div.door {
+            (layout::logo())
+            h1 { "Welcome, " (person.name) }
+            p { "Set a password. From then on you sign in with it as " strong { (person.sign_in_name) } "." }
+            form method="post" action={ "/console/invitations/" (token) } {
+                input type="hidden" name="username" value=(person.sign_in_name) autocomplete="username";
+                (NEW_PASSWORD.around(shown, html! {
+                    input #field-password name="password" type="password" autocomplete="new-password" minlength="12" required autofocus aria-describedby="hint-password";
+                }))
+                (REPEATED.around(shown, html! {
+                    input #field-repeated name="repeated" type="password" autocomplete="new-password" minlength="12" required;
+                }))
+                button.button.primary { "Set the password" }
+            }
+        }
+    };
+    layout::page(visit, None, Page::new("Invitation", content))
+}
+
+/// What a person does about the own session.
+pub(super) async fn session(
+    visit: &Visit,
+    session: &Session,
+    asked: Asked<'_>,
+) -> Result<Reply, Problem> {
+    match (asked.path, asked.form) {
+        (["session"], None) => Ok(layout::page(visit, Some(session), own_page(session))),
+        (["session", "end"], Some(_)) => {
+            let (person, actor) = (session.person(), session.actor(visit));
+            visit
+                .app
+                .system
+                .sign_ins
+                .end(person, session.token(), actor)
+                .await?;
+            Ok(session::forget(visit, Reply::see_other("/console/sign-in")))
+        }
+        (["session", "end-all"], Some(_)) => {
+            let (person, actor) = (session.person(), session.actor(visit));
+            visit.app.system.sign_ins.end_all(person, actor).await?;
+            Ok(session::forget(visit, Reply::see_other("/console/sign-in")))
+        }
+        (["session", "mode"], Some(form)) => {
+            let mode = match form.text("mode") {
+                "test" => Mode::Test,
+                _ => Mode::Live,
+            };
+            let change = ChangeSession {
+                token: session.token(),
+                mode: Some(mode),
+                account: None,
+            };
+            session.change(visit, change).await?;
+            Ok(Reply::see_other("/console"))
+        }
+        (["session", "leave"], Some(_)) if session.is_operator() => {
+            let change = ChangeSession {
+                token: session.token(),
+                mode: None,
+                account: Some(None),
+            };
+            session.change(visit, change).await?;
+            Ok(Reply::see_other("/console/accounts"))
+        }
+        _ => Err(Problem::no_such("there is no such page")),
+    }
+}
+
+fn own_page(session: &Session) -> Page {
+    let content = html! {
+        (heading(&session.name, "You, as the console knows you.", html! {}))
+        section.card {
+            h2 { "Sign out everywhere" }
+            p { "Ends your session in every browser, in this one too." }
+            form method="post" action="/console/session/end-all" {
+                (csrf(session))
+                button.button.danger data-confirm="Every browser in which you are signed in will ask for your password again." { "Sign out everywhere" }
+            }
+        }
+    };
+    Page::new("You", content)
+}

@@ -1,0 +1,237 @@
+//! Calls of the interface's operations in this process, for the pages of the console: the same
+//! queries and bodies, checks, messages to actors and refusals as over HTTP, without its bytes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use actix_web::http::{Method, Uri};
+use bytes::Bytes;
+use colloquy_actors::accounts::Principal;
+use colloquy_model::answer::Precondition;
+use colloquy_model::caller::{Actor, Caller, Tenant};
+use colloquy_model::time::Timestamp;
+use colloquy_model::user::Role;
+use serde_json::Value;
+
+use super::api_call::{ApiCall, Credential};
+use super::app_state::AppState;
+use super::authentication::{self, Needs};
+use super::body::RawBody;
+use super::budget::BudgetOwner;
+use super::dispatch;
+use super::operation::{AuthRequirement, Operation, Verb};
+use super::output::Output;
+use super::problem::Problem;
+use super::router::RouteMatch;
+
+/// Who calls, on behalf of a request for a page.
+#[derive(Clone)]
+pub(crate) struct InProcess {
+    pub(crate) app: Arc<AppState>,
+    pub(crate) request: HttpRequest,
+    pub(crate) request_id: Arc<str>,
+    pub(crate) address: IpAddr,
+    /// An account's side; none where only operators' operations may be called.
+    pub(crate) principal: Option<Principal>,
+    /// The role of the account's user; none for an operator, who may do everything there.
+    pub(crate) role: Option<Role>,
+    /// Whether operators' operations may be called.
+    pub(crate) is_operator: bool,
+}
+
+/// What is asked of an operation.
+pub(crate) struct Request<'r> {
+    pub(crate) verb: Verb,
+    /// Path and query.
+    pub(crate) target: &'r str,
+    pub(crate) body: Option<&'r Value>,
+    /// An entity tag, without quotation marks: the change is made only where it still holds.
+    pub(crate) if_match: Option<&'r str>,
+    /// A repeat under the same key is done once.
+    pub(crate) idempotency_key: Option<&'r str>,
+}
+
+impl<'r> Request<'r> {
+    pub(crate) fn get(target: &'r str) -> Self {
+        Request {
+            verb: Verb::Get,
+            target,
+            body: None,
+            if_match: None,
+            idempotency_key: None,
+        }
+    }
+
+    pub(crate) fn new(verb: Verb, target: &'r str, body: &'r Value) -> Self {
+        Request {
+            verb,
+            body: Some(body),
+            ..Request::get(target)
+        }
+    }
+}
+
+/// What an operation answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// The body; null where there is none, a string where it is no JSON.
+    pub(crate) body: Value,
+    /// The entity tag, without quotation marks.
+    pub(crate) etag: Option<String>,
+    /// Whether anything stands before the first item of a page.
+    pub(crate) has_before: bool,
+    /// Whether anything follows the last item of a page.
+    pub(crate) has_after: bool,
+}
+
+impl InProcess {
+    /// Reads what an operation shows.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(crate) async fn get(&self, target: &str) -> Result<Found, Problem> {
+        self.ask(Request::get(target)).await
+    }
+
+    /// Asks an operation.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(crate) async fn ask(&self, request: Request<'_>) -> Result<Found, Problem> {
+        let uri: Uri = request.target.parse().map_err(|_| Problem::not_found())?;
+        let method = method(request.verb);
+        let RouteMatch::Operation(_, operation, parameters) =
+            self.app.router.find(&method, uri.path())
+        else {
+            return Err(Problem::not_found());
+        };
+        let (credential, tenant) = self.credential(operation)?;
+        let principal = self.principal.as_ref();
+        let call = ApiCall {
+            app: Arc::clone(&self.app),
+            request: self.request.clone(),
+            method,
+            uri: uri.clone(),
+            parameters,
+            credential,
+            caller: Caller {
+                tenant,
+                actor: Actor {
+                    key: None,
+                    user: principal.and_then(|principal| principal.key.view.user_id),
+                    address: Some(self.address),
+                    request_id: Arc::clone(&self.request_id),
+                },
+            },
+            owner: Some(self.owner()),
+            if_match: request.if_match.map(Precondition::of_tag),
+            idempotency_key: request.idempotency_key.map(str::to_owned),
+            fingerprint: None,
+            reservation: None,
+            whole: operation.whole,
+            now: Timestamp::now(),
+        };
+        let body = match request.body {
+            Some(body) if operation.body.is_some() => colloquy_model::json::bytes(body),
+            Some(_) | None => Bytes::new(),
+        };
+        let output = dispatch::run(operation, call, RawBody::of(body)).await?;
+        Ok(found(output))
+    }
+
+    /// Who pays for the memory that answers hold.
+    pub(crate) fn owner(&self) -> BudgetOwner {
+        match &self.principal {
+            Some(principal) => BudgetOwner::Account(principal.account.view.account_id.bits()),
+            None => BudgetOwner::Operator,
+        }
+    }
+
+    /// With what the operation is called, and for which tenant.
+    fn credential(&self, operation: &Operation) -> Result<(Credential, Tenant), Problem> {
+        let permissions = match operation.auth {
+            AuthRequirement::Operator | AuthRequirement::Metrics if self.is_operator => {
+                return Ok((Credential::Operator, Tenant::OPERATORS));
+            }
+            AuthRequirement::Key(permissions) | AuthRequirement::KeyOrTicket(permissions) => {
+                permissions
+            }
+            AuthRequirement::Operator
+            | AuthRequirement::Metrics
+            | AuthRequirement::Public
+            | AuthRequirement::ShareLink => return Err(Problem::not_found()),
+        };
+        let Some(principal) = &self.principal else {
+            return Err(Problem::forbidden("open an account's side first"));
+        };
+        let needs = Needs {
+            permissions,
+            verb: operation.verb,
+        };
+        authentication::check_key_type(principal, needs)?;
+        authentication::check_permissions(principal, needs)?;
+        authentication::check_role(principal, self.role, needs)?;
+        Ok((Credential::Key(principal.clone()), principal.tenant()))
+    }
+}
+
+fn method(verb: Verb) -> Method {
+    match verb {
+        Verb::Get => Method::GET,
+        Verb::Post => Method::POST,
+        Verb::Put => Method::PUT,
+        Verb::Patch => Method::PATCH,
+        Verb::Delete => Method::DELETE,
+    }
+}
+
+fn found(output: Output) -> Found {
+    let json = |bytes: &[u8]| serde_json::from_slice(bytes);
+    let (body, etag) = match output {
+        Output::Answer(answer) | Output::Immutable(answer) => {
+            (json(&answer.body).unwrap_or_default(), answer.etag)
+        }
+        Output::Page(listing) => {
+            let page = listing.page;
+            let data: Value = json(&page.data).unwrap_or_default();
+            return Found {
+                body: serde_json::json!({"data": data, "total": page.total}),
+                etag: None,
+                has_before: page.before,
+                has_after: page.after,
+            };
+        }
+        Output::Text(text) => {
+            let string = || Value::String(String::from_utf8_lossy(&text.body).into_owned());
+            (json(&text.body).unwrap_or_else(|_| string()), None)
+        }
+        // No page asks for these.
+        Output::Bulk(..) | Output::Events(_) | Output::WebSocket(_) => (Value::Null, None),
+    };
+    Found {
+        body,
+        etag,
+        has_before: false,
+        has_after: false,
+    }
+}
+
+impl Found {
+    /// The items of a list.
+    pub(crate) fn items(&self) -> &[Value] {
+        self.body
+            .get("data")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+
+    /// How many items the whole list has.
+    pub(crate) fn total(&self) -> u64 {
+        self.body
+            .get("total")
+            .and_then(Value::as_u64)
+            .unwrap_or_default()
+    }
+}

@@ -34,6 +34,7 @@ const SVG: &str = "image/svg+xml";
 assets! {
     "console.css" STYLE "console.css"
     "console.js" SCRIPT "console.js"
+    "inbox.js" SCRIPT "inbox.js"
     "icon.svg" SVG "icon.svg"
     "htmx.min.js" SCRIPT "vendor/htmx.min.js"
     "uPlot.iife.min.js" SCRIPT "vendor/uPlot.iife.min.js"

@@ -13,6 +13,7 @@
 mod api_keys;
 mod assets;
 mod forms;
+mod inbox;
 mod layout;
 mod parts;
 mod reply;
@@ -130,6 +131,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
     match asked.path {
         [] | [""] => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
+        ["inbox", ..] => inbox::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }

@@ -79,10 +79,6 @@ pub(crate) struct Found {
     pub(crate) body: Value,
     /// The entity tag, without quotation marks.
     pub(crate) etag: Option<String>,
-    /// Whether anything stands before the first item of a page.
-    pub(crate) has_before: bool,
-    /// Whether anything follows the last item of a page.
-    pub(crate) has_after: bool,
 }
 
 impl InProcess {
@@ -198,8 +194,6 @@ fn found(output: Output) -> Found {
             return Found {
                 body: serde_json::json!({"data": data, "total": page.total}),
                 etag: None,
-                has_before: page.before,
-                has_after: page.after,
             };
         }
         Output::Text(text) => {
@@ -209,12 +203,7 @@ fn found(output: Output) -> Found {
         // No page asks for these.
         Output::Bulk(..) | Output::Events(_) | Output::WebSocket(_) => (Value::Null, None),
     };
-    Found {
-        body,
-        etag,
-        has_before: false,
-        has_after: false,
-    }
+    Found { body, etag }
 }
 
 impl Found {

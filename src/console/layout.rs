@@ -2,7 +2,7 @@
 //! done.
 
 use actix_web::http::StatusCode;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 
 use super::Visit;
 use super::assets;
@@ -186,7 +186,7 @@ pub(super) fn page(visit: &Visit, session: Option<&Session>, page: Page) -> Repl
                 meta name="color-scheme" content="light dark";
                 meta name="robots" content="noindex";
                 @if let Some(session) = session { meta name="csrf" content=(session.csrf); }
-                meta name="htmx-config" content=(PreEscaped(HTMX));
+                meta name="htmx-config" content=(HTMX);
                 title { (page.title) " · Colloquy" }
                 link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
                 link rel="stylesheet" href=(assets::path("console.css"));

@@ -10,8 +10,10 @@
 //! the session's CSRF token and is answered with a redirection, or with the page again and what is
 //! wrong with the form.
 
+mod account;
 mod api_keys;
 mod assets;
+mod customers;
 mod forms;
 mod inbox;
 mod layout;
@@ -19,6 +21,8 @@ mod parts;
 mod reply;
 mod session;
 mod sign_in;
+mod users;
+mod webhooks;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -132,6 +136,11 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         [] | [""] => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
+        ["customers", ..] => customers::answer(visit, session, asked).await,
+        ["webhooks", ..] => webhooks::answer(visit, session, asked).await,
+        ["settings"] => Ok(Reply::see_other("/console/settings/account")),
+        ["settings", "account", ..] => account::answer(visit, session, asked).await,
+        ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix_web::http::header::{COOKIE, HOST, ORIGIN};
+use actix_web::http::header::{COOKIE, HOST, HeaderName, ORIGIN};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_actors::accounts::{ChangeSession, KnownSession, Principal};
@@ -23,6 +23,8 @@ const COOKIE_NAME: &str = "colloquy_session";
 const NOTICE_NAME: &str = "colloquy_notice";
 /// The header in which scripts of ours send the CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
+/// Where a request comes from, as browsers say it (W3C, Fetch Metadata).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// A session, and what it may see.
 pub(super) struct Session {
@@ -206,12 +208,17 @@ impl Session {
 /// 403.
 pub(super) fn check_origin(visit: &Visit) -> Result<(), Problem> {
     let headers = visit.request.headers();
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let Some(origin) = text(ORIGIN) else {
-        return Ok(());
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_ours = match (text(&FETCH_SITE), text(&ORIGIN)) {
+        // What browsers of today say; no page can say it in their place.
+        (Some(site), _) => matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            host.is_some() && host == text(&HOST)
+        }
+        (None, None) => true,
     };
-    let host = origin.split_once("://").map(|(_, host)| host);
-    if host.is_some() && host == text(HOST) {
+    if is_ours {
         return Ok(());
     }
     Err(Problem::forbidden("the form comes from another site"))

@@ -172,7 +172,9 @@ fn sign_in_page(visit: &Visit, shown: &Shown, several: &[Person]) -> Reply {
             details open[with_token] {
                 summary { "Sign in with the operator token" }
                 form method="post" action=(action) {
-                    (TOKEN.line(&Shown::default(), "password", true))
+                    (TOKEN.around(&Shown::default(), html! {
+                        input #field-token name="token" type="password" autocomplete="off" required aria-describedby="hint-token";
+                    }))
                     button.button { "Sign in as operator" }
                 }
             }

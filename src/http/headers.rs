@@ -73,6 +73,10 @@ impl SecurityHeaders {
         for (name, value) in &self.everywhere {
             response.insert_header((name.clone(), value.clone()));
         }
+        if audience == Audience::Console {
+            // Without a referrer, a form's POST would say that it comes from nowhere.
+            response.insert_header((REFERRER_POLICY, HeaderValue::from_static("same-origin")));
+        }
         let policy = match audience {
             Audience::People => &self.page_policy,
             Audience::Console => &self.console_policy,

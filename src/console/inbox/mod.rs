@@ -27,8 +27,8 @@ const STATUSES: &[(&str, &str)] = &[
     ("closed", "Closed"),
     ("all", "All"),
 ];
-const CHANNELS: &[&str] = &["chat", "email", "sms", "voice"];
-const PRIORITIES: &[&str] = &["low", "normal", "high", "urgent"];
+const CHANNELS: &[&str] = &["chat", "email", "voice"];
+const PRIORITIES: &[&str] = &["low", "normal", "high"];
 
 /// The inbox of an account.
 pub(super) struct Inbox<'i> {
@@ -350,7 +350,6 @@ fn state(conversation: &Value) -> Markup {
 
 fn priority(conversation: &Value) -> Markup {
     match text(conversation, "priority") {
-        "urgent" => badge("urgent", "bad"),
         "high" => badge("high", "bad"),
         _ => html! {},
     }

@@ -1,0 +1,128 @@
+//! Settings → Account: the account as its admins see it, its plan and its limits.
+
+use actix_web::http::StatusCode;
+use maud::html;
+use serde_json::{Value, json};
+
+use super::forms::{Form, Shown};
+use super::layout::{self, Page, csrf};
+use super::parts::{Field, grouped, heading, number, problem, text, time};
+use super::reply::Reply;
+use super::session::{self, Session};
+use super::{Asked, Visit};
+use crate::http::{Problem, Request, Verb};
+
+const HERE: &str = "/console/settings/account";
+const FIELDS: &[&str] = &["name", "allowed_ips", "auto_close_after_minutes"];
+
+/// The page of the account.
+pub(super) async fn answer(
+    visit: &Visit,
+    session: &Session,
+    asked: Asked<'_>,
+) -> Result<Reply, Problem> {
+    match (asked.path.get(2..).unwrap_or_default(), asked.form) {
+        ([], None) => page(visit, session, &Shown::default()).await,
+        ([], Some(form)) => change(visit, session, &form).await,
+        _ => Err(Problem::no_such("there is no such page")),
+    }
+}
+
+async fn page(visit: &Visit, session: &Session, shown: &Shown) -> Result<Reply, Problem> {
+    let (api, principal) = session.of_account()?;
+    let path = format!("/admin/v1/accounts/{}", principal.account.view.account_id);
+    let found = api.get(&path).await?;
+    let account = &found.body;
+    let filled = match shown.problem {
+        Some(_) => shown.clone(),
+        None => Shown {
+            form: Form::of(&fields(account)),
+            problem: None,
+        },
+    };
+    let content = html! {
+        (heading("Account", "", html! {}))
+        div.columns {
+            section.card {
+                h2 { "Settings" }
+                (problem(shown, FIELDS))
+                form method="post" action=(HERE) {
+                    (csrf(session))
+                    input type="hidden" name="etag" value=(found.etag.as_deref().unwrap_or_default());
+                    (Field { name: "name", label: "Name", hint: "" }.line(&filled, "text", true))
+                    (Field { name: "allowed_ips", label: "Addresses that may use the account's keys", hint: "One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(&filled, 2))
+                    (Field { name: "auto_close_after_minutes", label: "Close silent conversations after (minutes)", hint: "10 to 525600. Empty: never." }.line(&filled, "number", false))
+                    div.actions { button.button.primary { "Save" } }
+                }
+            }
+            section.card {
+                h2 { "Plan and limits" }
+                dl.facts {
+                    div { dt { "Plan" } dd { (text(account, "plan")) } }
+                    div { dt { "Requests a minute" } dd { (grouped(number(account, "rate_per_minute"))) " for each key" } }
+                    div { dt { "At most in any minute" } dd { (grouped(number(account, "burst_per_minute"))) } }
+                    div { dt { "Customer since" } dd { (time(account, "created_at")) } }
+                    div { dt { "ID" } dd { code { (text(account, "account_id")) } } }
+                }
+                p.faint { "Operators change the plan." }
+            }
+        }
+    };
+    Ok(layout::page(
+        visit,
+        Some(session),
+        Page::new("Account", content),
+    ))
+}
+
+fn fields(account: &Value) -> Vec<(String, String)> {
+    let addresses = account.get("allowed_ips").and_then(Value::as_array);
+    let addresses: Vec<&str> = addresses
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let minutes = account
+        .get("auto_close_after_minutes")
+        .and_then(Value::as_u64);
+    vec![
+        ("name".to_owned(), text(account, "name").to_owned()),
+        ("allowed_ips".to_owned(), addresses.join("\n")),
+        (
+            "auto_close_after_minutes".to_owned(),
+            minutes
+                .map(|minutes| minutes.to_string())
+                .unwrap_or_default(),
+        ),
+    ]
+}
+
+async fn change(visit: &Visit, session: &Session, form: &Form) -> Result<Reply, Problem> {
+    let (api, principal) = session.of_account()?;
+    let path = format!("/admin/v1/accounts/{}", principal.account.view.account_id);
+    let addresses: Vec<&str> = form.text("allowed_ips").split_whitespace().collect();
+    let minutes = form.filled("auto_close_after_minutes");
+    // What is no number goes on as it was typed: the interface says what is wrong with it.
+    let minutes = minutes.map(|text| text.parse::<u64>().map_or(json!(text), Value::from));
+    let body = json!({
+        "name": form.text("name").trim(),
+        "allowed_ips": addresses,
+        "auto_close_after_minutes": minutes,
+    });
+    let request = Request {
+        if_match: form.filled("etag"),
+        ..Request::new(Verb::Patch, &path, &body)
+    };
+    match api.ask(request).await {
+        Ok(_) => Ok(session::say(
+            visit,
+            Reply::see_other(HERE),
+            "The account is saved.",
+        )),
+        Err(problem) if problem.is_refusal() => {
+            let page = page(visit, session, &Shown::again(form, problem)).await?;
+            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+        }
+        Err(problem) => Err(problem),
+    }
+}

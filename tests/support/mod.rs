@@ -7,6 +7,7 @@ pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod console;
 pub(crate) mod database;
 pub(crate) mod dice;
 pub(crate) mod documents;
@@ -29,11 +30,13 @@ pub(crate) mod stored;
 pub(crate) mod stream;
 pub(crate) mod tool;
 pub(crate) mod verify;
+pub(crate) mod webdriver;
 
 pub(crate) use account::{Account, account, account_with_client, account_with_deliveries};
 pub(crate) use answer::Answer;
 pub(crate) use client::Client;
 pub(crate) use cluster::{Addresses, Cluster};
+pub(crate) use console::Person;
 pub(crate) use database::Database;
 pub(crate) use dice::Dice;
 pub(crate) use mongodb::sized;
@@ -44,6 +47,7 @@ pub(crate) use server::{OPERATOR, Server, Setup, shared};
 pub(crate) use small_disk::SmallDisk;
 pub(crate) use socket::Socket;
 pub(crate) use stream::{EventStream, Item};
+pub(crate) use webdriver::Browser;
 
 use std::time::{Duration, Instant};
 

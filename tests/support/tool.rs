@@ -4,9 +4,10 @@
 use std::io::{self, ErrorKind};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 15] = [
     ("bash", "bash"),
     ("cc", "build-essential"),
+    ("chromedriver", "chromium-driver"),
     ("chromium", "chromium"),
     ("chrt", "util-linux"),
     ("git", "git"),

@@ -156,7 +156,7 @@ fn message(inbox: &Inbox<'_>, message: &Value) -> Markup {
     let is_redacted = is(message, "redacted");
     let edited = !text(message, "edited_at").is_empty();
     html! {
-        article class={ "message " (sender) } .is-mine[is_mine] id=(id) data-seq=(number(message, "seq")) {
+        article class={ "message " (sender) @if is_mine { " is-mine" } } id=(id) data-seq=(number(message, "seq")) {
             header {
                 strong dir="auto" { (author(inbox, message)) }
                 " " time.faint datetime=(text(message, "sent_at")) data-time { (text(message, "sent_at")) }

@@ -129,7 +129,7 @@ impl Thread {
                 p.faint.signs #signs aria-live="polite" {}
                 div #answer { (self.composer(inbox)) }
             }
-            aside.customer #side aria-label="Customer" { (side) }
+            aside.beside #side aria-label="Customer" { (side) }
         })
     }
 
@@ -144,7 +144,7 @@ impl Thread {
         html! {
             header.head {
                 a.button.small.back href=(HERE) { "Inbox" }
-                h1 dir="auto" { (self.customer_name()) }
+                h1 dir="auto" { a href={ "/console/customers/" (text(conversation, "customer_id")) } { (self.customer_name()) } }
                 (state(conversation)) (priority(conversation))
                 span.present #present aria-live="polite" {}
             }

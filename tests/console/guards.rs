@@ -1,0 +1,317 @@
+//! What keeps others out: cookies, CSRF tokens, other accounts' addresses, the policy of the pages.
+
+use serde_json::json;
+
+use super::super::support::Server;
+use super::super::support::console::Person;
+
+#[tokio::test]
+async fn a_post_without_the_sessions_own_token_changes_nothing() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (admin, _) = Person::user(&server, &account, "admin").await;
+    let (other, _) = Person::user(&server, &account, "admin").await;
+    let path = "/console/customers";
+    let fields = |token: &'static str| [("name", "Forged"), ("csrf", token)];
+    admin
+        .post_without_token(path, &[("name", "Forged")])
+        .await
+        .expect(403);
+    admin
+        .post_without_token(path, &fields("x"))
+        .await
+        .expect(403);
+    let token = other.get("/console/session").await.expect(200).held("csrf");
+    admin
+        .post_without_token(path, &[("name", "Forged"), ("csrf", &token)])
+        .await
+        .expect(403);
+    // Another site's page may know everything but where it is.
+    let own = admin.get("/console/session").await.expect(200).held("csrf");
+    let (http, base) = admin.raw();
+    for (name, value) in [
+        ("origin", "https://evil.example"),
+        ("sec-fetch-site", "cross-site"),
+        ("origin", "null"),
+    ] {
+        let request = http
+            .post(format!("{base}{path}"))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header(name, value)
+            .body(format!("name=Forged&csrf={own}"));
+        admin.seen(request).await.expect(403);
+    }
+    assert_eq!(
+        account
+            .live()
+            .get("/v1/customers")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
+    admin.post(path, &[("name", "Real")]).await.expect(303);
+    assert_eq!(
+        account
+            .live()
+            .get("/v1/customers")
+            .await
+            .expect(200)
+            .total(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn no_cookie_opens_anything_but_its_own_session() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (person, _) = Person::user(&server, &account, "agent").await;
+    let line = person.cookie.clone().unwrap();
+    let forged = [
+        "colloquy_session=".to_owned(),
+        "colloquy_session=cs_0".to_owned(),
+        format!("{}0", &line[..line.len() - 1]),
+        format!("colloquy_session={}", account.test_key()),
+        "colloquy_session=\"';--".to_owned(),
+    ];
+    for cookie in forged {
+        let forger = Person {
+            cookie: Some(cookie),
+            ..person.clone()
+        };
+        forger.get("/console/inbox").await.expect(303);
+    }
+    // A session's token is no key, and a key no session.
+    let token = line.trim_start_matches("colloquy_session=");
+    account
+        .anonymous()
+        .with_key(token)
+        .get("/v1/customers")
+        .await
+        .error(401, "unauthorized", "");
+    account
+        .anonymous()
+        .get("/v1/customers")
+        .with("cookie", &line)
+        .await
+        .error(401, "unauthorized", "");
+    // What the browser is told to keep can't be read by a page's scripts, nor sent by other sites.
+    let mut fresh = Person::stranger(&server);
+    let begun = fresh
+        .sign_in(&[("token", super::super::support::OPERATOR)])
+        .await
+        .expect(303);
+    let set = begun.headers["set-cookie"].to_str().unwrap();
+    for part in ["HttpOnly", "SameSite=Lax", "Path=/console"] {
+        assert!(set.contains(part), "{set}");
+    }
+    assert!(!set.contains("Secure"), "it is plain HTTP here: {set}");
+}
+
+#[tokio::test]
+async fn behind_https_the_cookie_is_sent_over_https_only() {
+    let server = super::super::support::Setup::default()
+        .env("COLLOQUY__SERVER__PUBLIC_URL", "https://desk.example.com")
+        .start();
+    let mut person = Person::stranger(&server);
+    let begun = person
+        .sign_in(&[("token", super::super::support::OPERATOR)])
+        .await
+        .expect(303);
+    assert!(
+        begun.headers["set-cookie"]
+            .to_str()
+            .unwrap()
+            .contains("; Secure")
+    );
+}
+
+#[tokio::test]
+async fn the_addresses_of_another_accounts_things_are_no_pages() {
+    let server = Server::start();
+    let (ours, theirs) = (server.account().await, server.account().await);
+    let (admin, _) = Person::user(&server, &ours, "admin").await;
+    let live = theirs.live();
+    let conversation = live.conversation().await;
+    let customer = live.customer().await;
+    let user = live.user("agent").await;
+    let message = live.message(&conversation, "theirs").await.id("message_id");
+    let hook = json!({"url": "https://example.com/hook", "events": ["*"]});
+    let hook = live
+        .post("/v1/webhooks", hook)
+        .await
+        .expect(201)
+        .id("webhook_id");
+    let keys = format!("/admin/v1/accounts/{}/keys", theirs.account_id);
+    let key = theirs
+        .operator()
+        .get(&keys)
+        .await
+        .expect(200)
+        .column("key_id")[0]
+        .clone();
+    let pages = [
+        format!("/console/inbox/{conversation}"),
+        format!("/console/inbox/{conversation}/messages/{message}"),
+        format!("/console/customers/{customer}"),
+        format!("/console/webhooks/{hook}"),
+        format!("/console/settings/users/{user}"),
+        format!("/console/settings/api-keys/{key}"),
+        "/console/inbox/conv_x".to_owned(),
+        "/console/nothing".to_owned(),
+        "/console/inbox/a/b/c/d".to_owned(),
+    ];
+    for page in &pages {
+        let seen = admin.get(page).await.expect(404);
+        assert!(seen.text.contains("Nothing here"), "{page}: {}", seen.text);
+        assert!(!seen.text.contains("theirs"));
+    }
+    for (path, fields) in [
+        (
+            format!("/console/inbox/{conversation}"),
+            vec![("do", "close")],
+        ),
+        (
+            format!("/console/inbox/{conversation}/messages"),
+            vec![("content", "ours")],
+        ),
+        (
+            format!("/console/inbox/{conversation}/messages/{message}/redact"),
+            vec![],
+        ),
+        (format!("/console/customers/{customer}/delete"), vec![]),
+        (format!("/console/webhooks/{hook}/delete"), vec![]),
+        (format!("/console/settings/users/{user}/delete"), vec![]),
+        (format!("/console/settings/api-keys/{key}/revoke"), vec![]),
+    ] {
+        admin.post(&path, &fields).await.expect(404);
+    }
+    let shown = live
+        .get(&format!("/v1/conversations/{conversation}"))
+        .await
+        .expect(200);
+    assert_eq!(shown.body["status"], "active");
+    live.get(&format!("/v1/webhooks/{hook}")).await.expect(200);
+}
+
+#[tokio::test]
+async fn agents_are_told_what_is_for_admins() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (agent, user) = Person::user(&server, &account, "agent").await;
+    for page in [
+        "webhooks",
+        "settings/users",
+        "settings/account",
+        "settings/api-keys",
+        "settings/api-keys/new",
+    ] {
+        let seen = agent.get(&format!("/console/{page}")).await.expect(403);
+        assert!(seen.text.contains("Not allowed"), "{page}: {}", seen.text);
+    }
+    let menu = agent.get("/console/inbox").await.expect(200).text;
+    assert!(!menu.contains("API Keys"));
+    agent
+        .post(
+            "/console/settings/api-keys",
+            &[("name", "x"), ("type", "prod")],
+        )
+        .await
+        .expect(403);
+    // A role that changes holds for the very next page.
+    account
+        .live()
+        .patch(&format!("/v1/users/{user}"), json!({"role": "admin"}))
+        .await
+        .expect(200);
+    agent.get("/console/settings/api-keys").await.expect(200);
+}
+
+#[tokio::test]
+async fn every_page_has_a_strict_policy_and_is_kept_by_no_cache() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (admin, _) = Person::user(&server, &account, "admin").await;
+    for page in [
+        "/console/inbox",
+        "/console/customers",
+        "/console/nothing",
+        "/console/sign-in",
+    ] {
+        let seen = admin.get(page).await;
+        let policy = seen.headers["content-security-policy"].to_str().unwrap();
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("script-src 'self'"),
+            "{policy}"
+        );
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(seen.headers["cache-control"], "no-store");
+        assert!(seen.headers.contains_key("x-request-id"));
+        for never in [" style=\"", "<style", " onclick", "javascript:"] {
+            assert!(!seen.text.contains(never), "{page} has {never}");
+        }
+    }
+    let style = admin.get("/console/sign-in").await.text;
+    let stranger = Person::stranger(&server);
+    let shown = stranger.get("/console/sign-in").await.expect(200).text;
+    let (_, rest) = shown.split_once("/console/assets/console.css").unwrap();
+    let version = rest.split('"').next().unwrap();
+    let asset = stranger
+        .get(&format!("/console/assets/console.css{version}"))
+        .await
+        .expect(200);
+    assert!(
+        asset.headers["cache-control"]
+            .to_str()
+            .unwrap()
+            .contains("immutable")
+    );
+    stranger.get("/console/assets/nothing.js").await.expect(404);
+    stranger
+        .get("/console/assets/..%2f..%2fconfig.toml")
+        .await
+        .expect(404);
+    drop(style);
+}
+
+#[tokio::test]
+async fn what_is_no_form_and_what_is_too_large_is_refused_with_words() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (admin, _) = Person::user(&server, &account, "admin").await;
+    let token = admin.get("/console/session").await.expect(200).held("csrf");
+    let (http, base) = admin.raw();
+    let json = http
+        .post(format!("{base}/console/customers"))
+        .header("content-type", "application/json")
+        .header("x-csrf-token", &token)
+        .body("{\"name\":\"x\"}");
+    admin.seen(json).await.expect(415);
+    let stranger = Person::stranger(&server);
+    let large = "x".repeat(100_000);
+    let refused = stranger
+        .post_without_token("/console/sign-in", &[("name", &large)])
+        .await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    let put = http.put(format!("{base}/console/customers"));
+    let refused = admin.seen(put).await.expect(405);
+    assert_eq!(refused.headers["allow"], "GET, HEAD, POST");
+    // Names that nobody has, and bytes that are no text.
+    for name in ["\u{0}", "😀😀", "a' or 1=1 --"] {
+        let mut person = Person::stranger(&server);
+        person
+            .sign_in(&[("name", name), ("password", "whatever it may be")])
+            .await
+            .expect(422);
+    }
+    assert_eq!(
+        account
+            .live()
+            .get("/v1/customers")
+            .await
+            .expect(200)
+            .total(),
+        0
+    );
+}

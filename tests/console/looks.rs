@@ -1,0 +1,156 @@
+//! Every page, filled and empty, at a desk and on a phone, light and dark: nothing keeps people out,
+//! nothing is wider than its screen, nothing comes from elsewhere. The pictures stay in
+//! `target/tmp/pictures`.
+
+use serde_json::json;
+
+use super::super::support::{Account, Browser, Server};
+use super::browser_of;
+
+/// An account with something on every page.
+async fn fill(account: &Account) -> Vec<String> {
+    let live = account.live();
+    let name = "😀".repeat(100);
+    let customer = json!({"name": name, "email": "a@example.com", "metadata": {"tier": "gold"}});
+    let customer = live
+        .post("/v1/customers", customer)
+        .await
+        .expect(201)
+        .id("customer_id");
+    let mut conversations = Vec::new();
+    for number in 0..30 {
+        let new = json!({"customer_id": customer, "initial_message": format!("Question {number}: where is it?"), "priority": "high"});
+        conversations.push(
+            live.post("/v1/conversations", new)
+                .await
+                .expect(201)
+                .id("conversation_id"),
+        );
+    }
+    let open = &conversations[29];
+    for (sender, words) in [
+        ("agent", "I am looking."),
+        ("system", "Moved to the night shift."),
+        ("customer", "Thank you!"),
+    ] {
+        let body = json!({"content": words, "sender_type": sender});
+        live.post(&format!("/v1/conversations/{open}/messages"), body)
+            .await
+            .expect(201);
+    }
+    let hook =
+        json!({"url": "https://example.com/hook", "events": ["*"], "description": "The shop"});
+    let hook = live
+        .post("/v1/webhooks", hook)
+        .await
+        .expect(201)
+        .id("webhook_id");
+    let user = live.user("agent").await;
+    let keys = format!("/admin/v1/accounts/{}/keys", account.account_id);
+    let key = account
+        .operator()
+        .get(&keys)
+        .await
+        .expect(200)
+        .column("key_id")[0]
+        .clone();
+    vec![
+        format!("/console/inbox/{open}"),
+        format!("/console/customers/{customer}"),
+        format!("/console/webhooks/{hook}"),
+        format!("/console/settings/users/{user}"),
+        format!("/console/settings/api-keys/{key}"),
+    ]
+}
+
+const PAGES: &[&str] = &[
+    "/console/inbox",
+    "/console/inbox?status=closed",
+    "/console/customers",
+    "/console/customers/new",
+    "/console/webhooks",
+    "/console/webhooks/new",
+    "/console/settings/api-keys",
+    "/console/settings/api-keys/new",
+    "/console/settings/users",
+    "/console/settings/users/new",
+    "/console/settings/account",
+    "/console/session",
+    "/console/nothing",
+];
+
+/// Looks at these pages in every way.
+async fn look(browser: &Browser, name: &str, pages: &[String]) {
+    let mut found = Vec::new();
+    for page in pages {
+        for (width, scheme) in [(1440, "light"), (390, "dark")] {
+            browser.looks(width, scheme).await;
+            browser.go(page).await;
+            browser.waits_for("main").await;
+            let at = format!("{page} at {width}, {scheme}");
+            for barrier in browser.barriers().await {
+                found.push(format!("{at}: {barrier}"));
+            }
+            for elsewhere in browser.loaded_elsewhere().await {
+                found.push(format!("{at}: loads {elsewhere}"));
+            }
+            let over = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+            if browser.run(over, vec![]).await.as_i64() > Some(0) {
+                found.push(format!("{at}: is wider than its screen"));
+            }
+            let file = page.trim_start_matches('/').replace(['/', '?', '='], "-");
+            browser
+                .picture(&format!("{name}-{file}-{width}-{scheme}"))
+                .await;
+        }
+    }
+    let errors = browser.errors().await;
+    // A page that is not there answers 404, and the browser notes that.
+    found.extend(
+        errors
+            .into_iter()
+            .filter(|error| !error.contains("/console/nothing")),
+    );
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_accounts_pages_keep_nobody_out_when_they_are_filled() {
+    let server = Server::start();
+    let account = server.account().await;
+    let mut pages: Vec<String> = PAGES.iter().map(|page| (*page).to_owned()).collect();
+    pages.extend(fill(&account).await);
+    let (browser, _) = browser_of(&server, &account, "admin").await;
+    look(&browser, "filled", &pages).await;
+}
+
+#[tokio::test]
+async fn an_accounts_pages_keep_nobody_out_when_they_are_empty() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (browser, _) = browser_of(&server, &account, "admin").await;
+    let pages: Vec<String> = PAGES.iter().map(|page| (*page).to_owned()).collect();
+    look(&browser, "empty", &pages).await;
+}
+
+#[tokio::test]
+async fn the_way_in_keeps_nobody_out() {
+    let server = Server::start();
+    let browser = Browser::open(&server).await;
+    let account = server.account().await;
+    let user = account.live().user("agent").await;
+    let path = format!("/v1/users/{user}/invitations");
+    let url = account
+        .live()
+        .post(&path, json!({}))
+        .await
+        .expect(201)
+        .id("url");
+    let invitation = format!("/console/{}", url.split_once("/console/").unwrap().1);
+    look(
+        &browser,
+        "door",
+        &["/console/sign-in".to_owned(), invitation],
+    )
+    .await;
+}

@@ -1,0 +1,157 @@
+//! A person at the console without a browser: a session's cookie and its CSRF token over plain HTTP.
+
+use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
+use reqwest::redirect::Policy;
+use serde_json::json;
+
+use super::{Account, Server};
+
+/// The password of every person that the tests make.
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
+
+/// A person, signed in or not.
+#[derive(Clone)]
+pub(crate) struct Person {
+    http: reqwest::Client,
+    base: String,
+    /// What the browser keeps of the server.
+    pub(crate) cookie: Option<String>,
+}
+
+/// What the server has answered.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Seen {
+    /// Fails where it has another status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// Where it leads on.
+    pub(crate) fn location(&self) -> &str {
+        self.headers[LOCATION].to_str().unwrap()
+    }
+
+    /// What a hidden field or a meta element holds.
+    pub(crate) fn held(&self, name: &str) -> String {
+        let marks = [
+            format!("name=\"{name}\" content=\""),
+            format!("name=\"{name}\" value=\""),
+        ];
+        let found = marks.iter().find_map(|mark| {
+            let (_, behind) = self.text.split_once(mark)?;
+            Some(behind.split('"').next().unwrap_or_default().to_owned())
+        });
+        found.unwrap_or_else(|| panic!("the page holds no {name}: {}", self.text))
+    }
+}
+
+impl Person {
+    /// Somebody whom the server does not know.
+    pub(crate) fn stranger(server: &Server) -> Self {
+        let http = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .no_proxy();
+        Self {
+            http: http.build().unwrap(),
+            base: format!("http://{}", server.address()),
+            cookie: None,
+        }
+    }
+
+    /// Whoever has the operator token, signed in.
+    pub(crate) async fn operator(server: &Server) -> Self {
+        let mut person = Self::stranger(server);
+        person
+            .sign_in(&[("token", super::OPERATOR)])
+            .await
+            .expect(303);
+        person
+    }
+
+    /// A new user of an account with this role, invited and signed in; with the user's identifier.
+    pub(crate) async fn user(server: &Server, account: &Account, role: &str) -> (Self, String) {
+        let user = account.live().user(role).await;
+        let path = format!("/v1/users/{user}/invitations");
+        let invited = account.live().post(&path, json!({})).await.expect(201);
+        let url = invited.body["url"].as_str().unwrap().to_owned();
+        let path = url
+            .split_once("/console/")
+            .map(|(_, path)| format!("/console/{path}"))
+            .unwrap();
+        let mut person = Self::stranger(server);
+        let fields = [("password", PASSWORD), ("repeated", PASSWORD)];
+        let accepted = person.post_without_token(&path, &fields).await.expect(303);
+        person.keep(&accepted);
+        (person, user)
+    }
+
+    /// Tries to sign in with these fields.
+    pub(crate) async fn sign_in(&mut self, fields: &[(&str, &str)]) -> Seen {
+        let seen = self.post_without_token("/console/sign-in", fields).await;
+        self.keep(&seen);
+        seen
+    }
+
+    /// Keeps the session that an answer begins.
+    fn keep(&mut self, seen: &Seen) {
+        for line in seen.headers.get_all(SET_COOKIE) {
+            let pair = line.to_str().unwrap().split(';').next().unwrap();
+            if pair.starts_with("colloquy_session=") {
+                self.cookie = Some(pair.to_owned());
+            }
+        }
+    }
+
+    /// Reads a page.
+    pub(crate) async fn get(&self, path: &str) -> Seen {
+        self.seen(self.http.get(format!("{}{path}", self.base)))
+            .await
+    }
+
+    /// Sends a form of the session.
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
+        let token = self.get("/console/session").await.expect(200).held("csrf");
+        let mut fields = fields.to_vec();
+        fields.push(("csrf", &token));
+        self.post_without_token(path, &fields).await
+    }
+
+    /// Sends a form as it is.
+    pub(crate) async fn post_without_token(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs(fields);
+        let request = self
+            .http
+            .post(format!("{}{path}", self.base))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body.finish());
+        self.seen(request).await
+    }
+
+    /// Any request, with the session's cookie.
+    pub(crate) async fn seen(&self, request: reqwest::RequestBuilder) -> Seen {
+        let request = match &self.cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request,
+        };
+        let answer = request.send().await.unwrap();
+        Seen {
+            status: answer.status().as_u16(),
+            headers: answer.headers().clone(),
+            text: answer.text().await.unwrap(),
+        }
+    }
+
+    /// The client and the address, for a request that is unlike the others.
+    pub(crate) fn raw(&self) -> (&reqwest::Client, &str) {
+        (&self.http, &self.base)
+    }
+}

@@ -75,6 +75,7 @@ pub(super) async fn prepared(
             Output::Answer(_)
             | Output::Immutable(_)
             | Output::Bulk(..)
+            | Output::SeeOther(_)
             | Output::Text(_)
             | Output::Events(_)
             | Output::WebSocket(_),
@@ -165,6 +166,7 @@ pub(super) fn response(
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
         Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
         Ok(Response::Output(Output::Bulk(outcomes, _))) => whole(bulk(&outcomes)),
+        Ok(Response::Output(Output::SeeOther(place))) => whole(see_other(place)),
         Ok(Response::AllowedMethods(allow)) => whole(ResponseParts {
             head: started(
                 StatusCode::NO_CONTENT,
@@ -446,6 +448,16 @@ impl RequestContext {
     }
 }
 
+/// Leads on to another page.
+fn see_other(place: String) -> ResponseParts {
+    let mut head = started(StatusCode::SEE_OTHER, (CACHE_CONTROL, NO_STORE));
+    head.insert_header((LOCATION, place));
+    ResponseParts {
+        head,
+        body: Bytes::new(),
+    }
+}
+
 /// How large the answer will be, but for what is little.
 fn bytes_of(reply: &Result<Response, Problem>) -> usize {
     match reply {
@@ -458,7 +470,7 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
                 .flatten()
                 .map(|answer| answer.body.len())
                 .sum(),
-            Output::Events(_) | Output::WebSocket(_) => 0,
+            Output::Events(_) | Output::SeeOther(_) | Output::WebSocket(_) => 0,
         },
         Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {

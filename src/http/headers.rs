@@ -28,6 +28,8 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) enum Audience {
     /// People, who read the answer in a browser.
     People,
+    /// The same, of a page with a script of ours.
+    PeopleWithScript,
     /// Programs, which take the answer as data.
     Programs,
 }
@@ -37,6 +39,7 @@ pub(crate) struct SecurityHeaders {
     everywhere: Vec<(HeaderName, HeaderValue)>,
     policy: Option<HeaderValue>,
     page_policy: Option<HeaderValue>,
+    script_policy: Option<HeaderValue>,
 }
 
 impl SecurityHeaders {
@@ -61,6 +64,7 @@ impl SecurityHeaders {
             everywhere,
             policy: value(&settings.content_security_policy),
             page_policy: value(&settings.page_content_security_policy),
+            script_policy: value(&with_our_scripts(&settings.page_content_security_policy)),
         }
     }
 
@@ -71,11 +75,21 @@ impl SecurityHeaders {
         }
         let policy = match audience {
             Audience::People => &self.page_policy,
+            Audience::PeopleWithScript => &self.script_policy,
             Audience::Programs => &self.policy,
         };
         if let Some(policy) = policy {
             response.insert_header((CONTENT_SECURITY_POLICY, policy.clone()));
         }
+    }
+}
+
+/// The policy of pages, as far as it has no word of its own on scripts with ours allowed.
+fn with_our_scripts(policy: &str) -> String {
+    if policy.is_empty() || policy.contains("script-src") {
+        policy.to_owned()
+    } else {
+        format!("{policy}; script-src 'self'")
     }
 }
 

@@ -113,6 +113,8 @@ pub(crate) struct Operation {
     pub(crate) success: Success,
     /// What it may answer with 200 beside that.
     pub(crate) otherwise: Option<String>,
+    /// Whether its page has a script of ours.
+    pub(crate) scripted: bool,
     /// Whether it may lead on to a page.
     pub(crate) leads_on: bool,
     /// As which media types it may answer beside the first.
@@ -258,6 +260,7 @@ impl Operation {
             encoding: B::ENCODING,
             success: Success::Ok(String::new()),
             otherwise: None,
+            scripted: false,
             leads_on: false,
             forms: &[],
             location: LocationRule::UnderRequestPath,
@@ -318,6 +321,14 @@ impl Operation {
     /// It may answer as one of these media types instead.
     pub(crate) fn or_writes(self, forms: &'static [&'static str]) -> Self {
         Operation { forms, ..self }
+    }
+
+    /// Its page has a script of ours.
+    pub(crate) fn scripted(self) -> Self {
+        Operation {
+            scripted: true,
+            ..self
+        }
     }
 
     /// Done, it may lead on to a page, with 303.

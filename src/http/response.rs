@@ -113,16 +113,17 @@ struct Nature {
 }
 
 impl Nature {
-    fn of(reply: &Result<Response, Problem>) -> Self {
+    fn of(reply: &Result<Response, Problem>, row: Option<&Operation>) -> Self {
         let for_people = match reply {
             Ok(Response::Output(Output::Text(text))) => text.media_type == HTML,
             Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
             Ok(_) => false,
         };
         Nature {
-            audience: match for_people {
-                true => Audience::People,
-                false => Audience::Programs,
+            audience: match (for_people, row.is_some_and(|row| row.scripted)) {
+                (true, true) => Audience::PeopleWithScript,
+                (true, false) => Audience::People,
+                (false, _) => Audience::Programs,
             },
             cors: match reply {
                 Ok(Response::AllowedMethods(_)) => CorsRequest::Preflight,
@@ -145,7 +146,7 @@ pub(super) fn response(
         room,
         tagged,
     } = prepared;
-    let nature = Nature::of(&reply);
+    let nature = Nature::of(&reply, context.row());
     // Of many operations the last one knows best what is left of the limits.
     let last_rate_limit = match &mut reply {
         Ok(Response::Output(Output::Bulk(_, last))) => last.take(),

@@ -98,7 +98,7 @@ fn happened(editing: &Editing, versions: &[VersionShown]) -> Markup {
             @for version in versions {
                 li {
                     strong { "Version " (version.number) }
-                    " by " (page::author(version.author.is_some()).to_lowercase())
+                    @if version.author.is_some() { " by a member of the team" } @else { ", unsigned" }
                     ", " (page::time(&version.created_at))
                     @if let Some(message) = &version.message { p.said { (message) } }
                     @else { p.about { "No message." } }

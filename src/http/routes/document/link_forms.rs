@@ -37,6 +37,7 @@ const STEPS_MAX: u64 = 1 << 24;
 
 /// What a page's form sends to comment.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = CommentForm)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Remark {
     /// The link's password, where it has one.
@@ -55,6 +56,7 @@ pub(super) struct Remark {
 
 /// What is to be done with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = EditFormAct)]
 #[serde(rename_all = "lowercase")]
 enum Act {
     /// It is shown as it will look.
@@ -67,6 +69,7 @@ enum Act {
 
 /// What a page's form sends to edit.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = EditForm)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Edit {
     /// The link's password, where it has one.

@@ -83,6 +83,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(share_links());
     all.extend(comments());
     all.extend(links());
+    all.extend(link_forms());
     all
 }
 
@@ -380,6 +381,20 @@ fn links() -> Vec<Operation> {
             .secret()
             .shows::<DocumentView<'_>>()
             .refuses(&[Kind::Forbidden]),
+        post("/s/{token}/comments", "commentByLink", links::comment)
+            .about(TAG_LINKS, "Comment on a shared document", "With a commenter's or an editor's link.")
+            .auth(AuthRequirement::ShareLink)
+            .known_by(links::known)
+            .secret()
+            .creates::<CommentView>(LocationRule::UnderRequestPath)
+            .conditional()
+            .refuses(&[Kind::Forbidden, Kind::Conflict]),
+    ]
+}
+
+/// What the forms of a shared page send.
+fn link_forms() -> Vec<Operation> {
+    vec![
         post("/s/{token}/comment", "commentOnPage", link_forms::comment)
             .about(
                 TAG_LINKS,
@@ -413,13 +428,5 @@ fn links() -> Vec<Operation> {
             .writes(HTML)
             .leads_on()
             .refuses(&[Kind::Forbidden, Kind::Conflict, Kind::PreconditionFailed]),
-        post("/s/{token}/comments", "commentByLink", links::comment)
-            .about(TAG_LINKS, "Comment on a shared document", "With a commenter's or an editor's link.")
-            .auth(AuthRequirement::ShareLink)
-            .known_by(links::known)
-            .secret()
-            .creates::<CommentView>(LocationRule::UnderRequestPath)
-            .conditional()
-            .refuses(&[Kind::Forbidden, Kind::Conflict]),
     ]
 }

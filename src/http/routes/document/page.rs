@@ -588,7 +588,10 @@ mod tests {
         for role in ["viewer", "commenter", "editor"] {
             let mut long = reading(role, "text/markdown", "\"");
             let mut document: serde_json::Value = serde_json::from_slice(&long.document).unwrap();
-            document["content"] = json!(text);
+            document
+                .as_object_mut()
+                .unwrap()
+                .insert("content".to_owned(), json!(text));
             long.document = document.to_string().into();
             assert!(!long.is_bounded());
             let bytes = super::document(&long).unwrap().len();

@@ -68,5 +68,9 @@ window.addEventListener('hashchange', () => {
     place.scrollIntoView();
   }
 });
+// On a phone the contents would stand before everything else.
+if (window.matchMedia('(max-width: 52rem)').matches && !location.hash) {
+  document.querySelector('nav details').open = false;
+}
 form.hidden = false;
 search();

@@ -35,14 +35,18 @@ pub(super) fn request(document: &Value, path: &str, method: &str, operation: &Va
     let content = operation.pointer("/requestBody/content");
     let body = |media: &str| content?.get(media)?.get("schema");
     if let Some(schema) = body("application/json") {
-        let example = in_body(document, schema);
+        let example = in_body(document, text(operation, "/tags/0"), schema);
         line.push_str(&format!(
             " \\\n  -H 'Content-Type: application/json' \\\n  -d '{}'",
             example.to_string().replace('\'', "'\\''")
         ));
     }
     if let Some(schema) = body("application/x-www-form-urlencoded") {
-        for (name, value) in in_body(document, schema).as_object().into_iter().flatten() {
+        for (name, value) in in_body(document, text(operation, "/tags/0"), schema)
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
             line.push_str(&format!(
                 " \\\n  --data-urlencode '{name}={}'",
                 plain(value)
@@ -115,12 +119,14 @@ fn required_query(document: &Value, operation: &Value) -> Option<String> {
         .filter(|one| {
             text(one, "/in") == "query" && one.get("required") == Some(&Value::Bool(true))
         });
+    let tag = text(operation, "/tags/0");
     let pairs: Vec<String> = required
         .map(|one| {
             let name = text(one, "/name");
             let schema = one.get("schema").unwrap_or(&Value::Null);
             let asked = Example {
                 document,
+                tag,
                 fields: Fields::Required,
             };
             format!(
@@ -138,9 +144,10 @@ fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn in_body(document: &Value, schema: &Value) -> Value {
+fn in_body(document: &Value, tag: &str, schema: &Value) -> Value {
     let example = Example {
         document,
+        tag,
         fields: Fields::Required,
     }
     .value("", schema, 0);
@@ -150,6 +157,7 @@ fn in_body(document: &Value, schema: &Value) -> Value {
     // Nothing has to be there, but something is to be done: its first fields say what it is about.
     let whole = Example {
         document,
+        tag,
         fields: Fields::All,
     }
     .value("", schema, 0);
@@ -169,10 +177,9 @@ fn in_body(document: &Value, schema: &Value) -> Value {
 /// The answer to the operation where all goes well, as it comes over the wire.
 pub(super) fn answer(document: &Value, operation: &Value) -> String {
     let responses = operation.pointer("/responses").and_then(Value::as_object);
-    let success = responses
-        .into_iter()
-        .flatten()
-        .find(|(status, _)| status.starts_with('2') || *status == "101");
+    let mut successes = responses.into_iter().flatten();
+    // What makes something may also find that there is nothing to make: the last one made it.
+    let success = successes.rfind(|(status, _)| status.starts_with('2') || *status == "101");
     let Some((status, response)) = success else {
         return String::new();
     };
@@ -184,6 +191,7 @@ pub(super) fn answer(document: &Value, operation: &Value) -> String {
         "204" => "No Content",
         _ => "OK",
     };
+    let tag = text(operation, "/tags/0");
     let content = response.pointer("/content").and_then(Value::as_object);
     let json = content.and_then(|content| content.get_key_value("application/json"));
     let first = json.or_else(|| content?.iter().next());
@@ -194,26 +202,32 @@ pub(super) fn answer(document: &Value, operation: &Value) -> String {
         Some(schema) if media == "application/json" => {
             let whole = Example {
                 document,
+                tag,
                 fields: Fields::All,
             }
             .value("", schema, 0);
             serde_json::to_string_pretty(&whole).unwrap_or_default()
         }
-        Some(_) | None => of_text(media).to_owned(),
+        Some(_) | None => of_text(media, text(operation, "/operationId")).to_owned(),
     };
     format!("HTTP/1.1 {status} {words}\nContent-Type: {media}\n\n{body}")
 }
 
-/// How a text of this type begins.
-fn of_text(media: &str) -> &'static str {
-    match media.split(';').next().unwrap_or_default() {
-        "text/html" => "<!doctype html>\u{2026}",
-        "text/css" => ":root { color-scheme: light dark; }\u{2026}",
-        "text/javascript" => "'use strict';\u{2026}",
-        "text/x-diff" => {
+/// How a text of this type begins, or all of it.
+fn of_text(media: &str, operation: &str) -> &'static str {
+    match (media.split(';').next().unwrap_or_default(), operation) {
+        ("text/html", _) => "<!doctype html>\u{2026}",
+        ("text/css", _) => ":root { color-scheme: light dark; }\u{2026}",
+        ("text/javascript", _) => "'use strict';\u{2026}",
+        ("text/x-diff", _) => {
             "--- a/document\n+++ b/document\n@@ -1,3 +1,3 @@\n # Refunds\n \n-Within 14 days.\n+Within 30 days."
         }
-        "text/event-stream" => "id: 41\nevent: message.created\ndata: {\u{2026}}",
+        ("text/event-stream", _) => "id: 41\nevent: message.created\ndata: {\u{2026}}",
+        (_, "getHealth") => "alive",
+        (_, "getReadiness") => "ready",
+        (_, "getMetrics") => {
+            "# HELP colloquy_http_requests_total Requests by operation and status.\n# TYPE colloquy_http_requests_total counter\n\u{2026}"
+        }
         _ => "\u{2026}",
     }
 }
@@ -230,6 +244,8 @@ enum Fields {
 /// What an example is made from.
 struct Example<'d> {
     document: &'d Value,
+    /// The part of the interface that it is for.
+    tag: &'d str,
     fields: Fields,
 }
 
@@ -269,6 +285,11 @@ impl Example<'_> {
             }
             "object" => self.object(name, schema, depth),
             "null" => Value::Null,
+            _ if name == "version" && !self.tag.starts_with("Documents") => json!("v1.0.0"),
+            _ if name == "content" && self.tag.starts_with("Documents") => {
+                json!("# Refunds\n\nWithin 30 days.\n")
+            }
+            _ if name == "name" && ["Accounts", "Keys"].contains(&self.tag) => json!("Acme shop"),
             _ => json!(string(
                 name,
                 text(schema, "/pattern"),
@@ -297,10 +318,7 @@ impl Example<'_> {
 
     fn object(&self, name: &str, schema: &Value, depth: usize) -> Value {
         let Some(fields) = schema.pointer("/properties").and_then(Value::as_object) else {
-            return match name {
-                "metadata" => json!({"order": "4711"}),
-                _ => json!({}),
-            };
+            return free_object(name);
         };
         let required: Vec<&str> = list(schema, "/required")
             .filter_map(Value::as_str)
@@ -311,6 +329,20 @@ impl Example<'_> {
             .filter(|(name, _)| wanted(name))
             .map(|(name, field)| (name.clone(), self.value(name, field, depth + 1)));
         Value::Object(known.collect())
+    }
+}
+
+/// What stands in an object whose fields the schema leaves open.
+fn free_object(name: &str) -> Value {
+    match name {
+        "metadata" => json!({"order": "4711"}),
+        "data" => json!({"conversation_id": id_for("conv"), "message_id": id_for("msg")}),
+        "details" => json!({"changes": {"title": "Refund policy"}}),
+        "live" => json!({"conversation": 3}),
+        "passivations" => json!({"idle": 12}),
+        "refused" => json!({"mailbox_full": 1}),
+        "restarts" => json!({"panic": 1}),
+        _ => json!({}),
     }
 }
 
@@ -340,6 +372,7 @@ fn is_usually_null(name: &str) -> bool {
         "filter",
         "label",
         "external_id",
+        "error",
     ]
     .contains(&name)
 }
@@ -391,11 +424,25 @@ fn string(name: &str, pattern: &str, format: &str) -> String {
         ("title", _) => "Refund policy",
         ("content", _) => "Where is my order 4711?",
         ("body", _) => "Does this hold for gift cards, too?",
-        ("message" | "reason" | "description", _) => "After a talk with the customer",
+        ("message" | "reason", _) => "As agreed on the phone",
+        ("description", _) => "Tells our shop about messages",
+        ("id", _) => return id_for("conv"),
+        ("node", _) => "node-1",
+        ("address", _) => "10.0.0.5:8080",
+        ("state", _) => "live",
+        ("actor", _) => return id_for("usr"),
+        ("answer", _) => "ok",
+        ("api_version", _) => "1.0",
+        ("released", _) => "2024-03-15",
+        ("status", _) => "Stable",
+        ("change", _) => "Webhook support",
+        ("ticket", _) => "tkt_4vKq0tR8bZyWm1XfUo7PsLd9NcHe2JgTa5iQk3BxVrMw",
+        ("cause", _) => "panic",
+        ("merged", _) => "# Refunds\n\nWithin 30 days.\n",
         ("event" | "action" | "kind", _) => "message.created",
-        ("prefix", _) => "sk_prod_",
+        ("prefix", _) => "sk_test_",
         ("last4", _) => "x7Qd",
-        ("key", _) => "sk_prod_4vKq0tR8bZyWm1XfUo7PsLd9NcHe2JgTa5iQk3BxVrMwY",
+        ("key", _) => "sk_test_4vKq0tR8bZyWm1XfUo7PsLd9NcHe2JgTa5iQk3BxVrMwY",
         ("secret", _) => "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         ("label", _) => "v1.2",
         ("branch" | "source", _) => "draft",

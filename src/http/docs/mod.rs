@@ -160,7 +160,7 @@ fn parameters(html: &mut Html, document: &Value, operation: &Value) {
         return;
     }
     html.element("h4", "Parameters")
-        .raw("<div class=\"wide\"><table><tr><th>Name</th><th>In</th><th>Value</th><th></th></tr>");
+        .raw("<div class=\"wide\"><table><tr><th>Name</th><th>In</th><th>Value</th><th>Meaning</th></tr>");
     for parameter in list(operation, "/parameters") {
         let shared = parameter.get("$ref").and_then(Value::as_str);
         let parameter = shared
@@ -182,7 +182,7 @@ fn parameters(html: &mut Html, document: &Value, operation: &Value) {
 
 fn answers(html: &mut Html, document: &Value, operation: &Value) {
     html.element("h4", "Answers")
-        .raw("<div class=\"wide\"><table><tr><th>Status</th><th>Body</th><th></th></tr>");
+        .raw("<div class=\"wide\"><table><tr><th>Status</th><th>Body</th><th>Meaning</th></tr>");
     for (status, answer) in operation
         .pointer("/responses")
         .and_then(Value::as_object)
@@ -316,6 +316,10 @@ mod tests {
                 place,
             );
         }
+        assert_within_bounds(schema, value, place);
+    }
+
+    fn assert_within_bounds(schema: &Value, value: &Value, place: &str) {
         if let (Some(number), Some(least)) = (
             value.as_i64(),
             schema.get("minimum").and_then(Value::as_i64),
@@ -378,6 +382,13 @@ mod tests {
             }
             let answer = example::answer(&document, operation);
             assert!(answer.starts_with("HTTP/1.1 "), "{method} {path}: {answer}");
+            assert!(
+                !answer.ends_with("\n\n\u{2026}"),
+                "{method} {path} says nothing"
+            );
+            for said in [&request, &answer] {
+                assert!(!said.contains("\"example\""), "no usual value: {said}");
+            }
             let (head, shown) = answer.split_once("\n\n").unwrap_or((&answer, ""));
             if head.ends_with("application/json") {
                 let status = head.split(' ').nth(1).unwrap_or_default();

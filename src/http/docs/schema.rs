@@ -38,7 +38,7 @@ pub(super) fn table(html: &mut Html, document: &Value, schema: &Value) {
     let required: Vec<&str> = list(schema, "/required")
         .filter_map(Value::as_str)
         .collect();
-    html.raw("<div class=\"wide\"><table><tr><th>Field</th><th>Value</th><th></th></tr>");
+    html.raw("<div class=\"wide\"><table><tr><th>Field</th><th>Value</th><th>Meaning</th></tr>");
     for (name, field) in fields {
         html.raw("<tr><td>").element("code", name);
         if required.contains(&name.as_str()) {

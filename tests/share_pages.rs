@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::browser::dom_of;
+use crate::support::browser::Tab;
 use crate::support::client::Call;
 use crate::support::{Answer, Client, account};
 
@@ -573,21 +573,58 @@ async fn a_text_with_the_line_breaks_of_windows_keeps_them() {
     assert_eq!(shared.owner.text(&shared.at).await, "a\r\nb\r\nc\r\n");
 }
 
+/// What a person finds missing on a page who hears it, or who has but a narrow window.
+const MISSING: &str = "[...document.querySelectorAll('input:not([type=hidden]), textarea')].filter(field => !field.labels.length)\
+     .map(field => field.name)\
+     .concat([...document.querySelectorAll('[id]')].filter(one => document.querySelectorAll('#' + CSS.escape(one.id)).length > 1)\
+     .map(one => one.id))\
+     .concat(document.documentElement.lang === 'en' ? [] : ['lang'])\
+     .concat(document.querySelectorAll('h1').length === 1 ? [] : ['h1'])\
+     .concat(document.documentElement.scrollWidth <= innerWidth ? [] : ['width'])";
+
 #[tokio::test]
-async fn the_same_page_opens_in_a_browser_with_all_its_forms() {
+async fn a_person_comments_and_edits_in_a_browser() {
     let shared = shared(GUIDE, json!({"role": "editor"})).await;
-    let dom = dom_of(&format!(
+    let mut tab = Tab::open(&format!(
         "http://{}{}",
         shared.holder.address(),
         shared.link
     ))
     .await;
-    for shown in [
-        "<table>",
-        "<textarea id=\"content\"",
-        "Comment on line 1",
-        "<h2 id=\"comments\">",
-    ] {
-        assert!(dom.contains(shown), "no {shown} in {dom}");
-    }
+    tab.shows("You may comment and edit.").await;
+    assert_eq!(tab.run(MISSING).await, json!([]));
+    let comment = "const form = document.querySelector('#line-3 form'); form.closest('details').open = true; \
+                   form.body.value = 'Why not 60?'; form.querySelector('button').click()";
+    tab.run(comment).await;
+    tab.shows("Your comment was added.").await;
+    assert_eq!(
+        tab.run("document.querySelector('#line-3 .said').textContent")
+            .await,
+        "Why not 60?"
+    );
+    let click = |act: &str| {
+        format!(
+            "content.value += '\\nOne _more_ line.\\n'; document.querySelector('button[value={act}]').click()"
+        )
+    };
+    tab.run(&click("preview")).await;
+    tab.shows("It is not saved yet.").await;
+    assert_eq!(tab.run(MISSING).await, json!([]));
+    assert_eq!(
+        tab.run("document.querySelector('.preview em').textContent")
+            .await,
+        "more"
+    );
+    shared.owner.write(&shared.at, "# Other\n").await;
+    tab.run(&click("save")).await;
+    tab.shows("The document has moved on").await;
+    assert_eq!(tab.run(MISSING).await, json!([]));
+    tab.run("document.querySelector('button[value=save]').click()")
+        .await;
+    tab.shows("Your text was saved.").await;
+    let twice = "\nOne _more_ line.\n".repeat(2);
+    assert_eq!(
+        shared.owner.text(&shared.at).await,
+        format!("{GUIDE}{twice}")
+    );
 }

@@ -56,6 +56,7 @@ mod output;
 mod realtime;
 mod redaction;
 mod released;
+mod share_pages;
 mod sizes;
 mod sockets;
 mod streams;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::browser::Tab;
 use crate::support::raw::Raw;
 use crate::support::shapes::keys;
 use crate::support::{OPERATOR, Server, Setup, account, shared, sized, tool, until};
@@ -374,6 +375,74 @@ async fn the_docs_are_a_page_that_loads_nothing_from_elsewhere() {
     for outside in ["src=\"http", "href=\"http://", "src=\"//", "@import"] {
         assert!(!text.contains(outside), "{outside}");
     }
+}
+
+#[tokio::test]
+async fn the_docs_script_may_run_and_no_other() {
+    let page = shared().anonymous().get("/docs").await.expect(200);
+    let policy = page.header("content-security-policy");
+    assert!(
+        policy.contains("default-src 'none'") && policy.contains("script-src 'self'"),
+        "{policy}"
+    );
+    assert!(!policy.contains("unsafe"), "{policy}");
+    let script = shared().anonymous().get("/docs/docs.js").await.expect(200);
+    assert!(
+        script.header("content-type").starts_with("text/javascript"),
+        "{script}"
+    );
+    let missing = shared().anonymous().get("/docs/x.js").await.expect(404);
+    assert!(
+        !missing
+            .header("content-security-policy")
+            .contains("script-src"),
+        "{missing}"
+    );
+}
+
+#[tokio::test]
+async fn the_docs_are_searched_as_one_types_and_whole_without_it() {
+    let address = format!("http://{}/docs", shared().anonymous().address());
+    let text =
+        String::from_utf8(shared().anonymous().get("/docs").await.expect(200).bytes).unwrap();
+    assert!(
+        text.contains("<form id=\"search\" role=\"search\" hidden>"),
+        "without its script it can't search"
+    );
+    let mut tab = Tab::open(&address).await;
+    tab.shows("Search the operations").await;
+    let typed = |words: &str| {
+        format!(
+            "words.value = '{words}'; words.dispatchEvent(new Event('input')); \
+             [document.querySelector('#search output').textContent, sendMessage.hidden, createCustomer.hidden]"
+        )
+    };
+    let pressed = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '/', bubbles: true, cancelable: true})); document.activeElement.id";
+    assert_eq!(
+        tab.run(pressed).await,
+        "words",
+        "the slash leads to the field"
+    );
+    let found = tab.run(&typed("Send MESSAGE")).await;
+    assert_eq!(
+        (&found[1], &found[2]),
+        (&json!(false), &json!(true)),
+        "{found}"
+    );
+    assert!(found[0].as_str().unwrap().contains(" of "), "{found}");
+    let nothing = tab.run(&typed("no such thing")).await;
+    assert_eq!(
+        nothing,
+        json!([
+            "Nothing found for \u{201c}no such thing\u{201d}.",
+            true,
+            true
+        ])
+    );
+    let all = tab.run(&typed("")).await;
+    assert_eq!(all, json!(["", false, false]));
+    let breaks = "[...document.querySelectorAll('td:first-child code')].filter(name => name.getClientRects().length > 1).length";
+    assert_eq!(tab.run(breaks).await, 0, "a name breaks in the middle");
 }
 
 /// Settings with one mistake, and what must be told of it.

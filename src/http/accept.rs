@@ -57,6 +57,14 @@ pub(super) fn prefers_json(headers: &HeaderMap) -> bool {
     [JSON, PROBLEM].into_iter().filter_map(liked).max() > liked(PAGE)
 }
 
+/// Whether `Accept` names pages, as browsers do.
+pub(super) fn names_a_page(headers: &HeaderMap) -> bool {
+    let mut lines = headers
+        .get_all(ACCEPT)
+        .filter_map(|value| value.to_str().ok());
+    lines.any(|accept| liking(accept, PAGE).is_some_and(|liking| liking.exactness == BY_NAME))
+}
+
 /// How much a media type is liked: by quality, then by how exactly it is named, then by who comes
 /// first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

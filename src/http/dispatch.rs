@@ -31,7 +31,7 @@ use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
-use super::{admission, conditions, idempotency, overtaken, response};
+use super::{accept, admission, conditions, idempotency, overtaken, response};
 use crate::console::{self, Reply, Visit};
 use crate::log::words;
 
@@ -191,7 +191,12 @@ impl RequestContext {
                 let mut body = BodyReader::of(payload);
                 let output = self.carry_out(operation, parameters, &mut body).await;
                 self.body_comes = self.body_comes && !body.has_ended();
-                output.map(Response::Output)
+                output
+                    .map(Response::Output)
+                    .map_err(|problem| match operation.shows_pages() {
+                        true => refusal_page(request.headers(), problem),
+                        false => problem,
+                    })
             }
             RouteMatch::Options(allow) => Ok(Response::AllowedMethods(allow)),
             RouteMatch::OtherMethods(allow) => {
@@ -199,12 +204,18 @@ impl RequestContext {
                     Kind::MethodNotAllowed,
                     "the path exists, but not with this method",
                 );
-                Err(Problem {
-                    allow: Some(allow),
-                    ..problem
-                })
+                Err(for_visitors(
+                    &request,
+                    Problem {
+                        allow: Some(allow),
+                        ..problem
+                    },
+                ))
             }
-            RouteMatch::Nothing => Err(Problem::new(Kind::NotFound, "no such path")),
+            RouteMatch::Nothing => Err(for_visitors(
+                &request,
+                Problem::new(Kind::NotFound, "no such path"),
+            )),
         }
     }
 
@@ -362,12 +373,7 @@ impl RequestContext {
             .parameters
             .segment(self.request.uri().path(), 0)
             .unwrap_or_default();
-        admission::admit_link(&self.app, token, target.arrival)
-            .map(|()| Acting::Nobody)
-            .map_err(|problem| match target.operation.shows_pages() {
-                true => refusal_page(self.request.headers(), problem),
-                false => problem,
-            })
+        admission::admit_link(&self.app, token, target.arrival).map(|()| Acting::Nobody)
     }
 
     async fn read(
@@ -380,8 +386,8 @@ impl RequestContext {
         }
         let headers = self.request.headers();
         let limits = match (operation.encoding, operation.large) {
-            (Encoding::Form, _) => &self.app.form_body,
-            (Encoding::Json, true) => &self.app.document_body,
+            (Encoding::Form, false) => &self.app.form_body,
+            (Encoding::Form | Encoding::Json, true) => &self.app.document_body,
             (Encoding::Json, false) => &self.app.body,
         };
         let Some(owner) = self.owner else {
@@ -411,6 +417,16 @@ impl RequestContext {
                 request_id,
             },
         })
+    }
+}
+
+/// The refusal as a page for a browser that went astray below a share link.
+fn for_visitors(request: &HttpRequest, problem: Problem) -> Problem {
+    let headers = request.headers();
+    if request.uri().path().starts_with("/s/") && accept::names_a_page(headers) {
+        refusal_page(headers, problem)
+    } else {
+        problem
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) enum Audience {
     People,
     /// People in the console, whose pages run scripts of ours.
     Console,
+    /// The same, of a page with a script of ours.
+    PeopleWithScript,
     /// Programs, which take the answer as data.
     Programs,
 }
@@ -40,6 +42,7 @@ pub(crate) struct SecurityHeaders {
     policy: Option<HeaderValue>,
     page_policy: Option<HeaderValue>,
     console_policy: Option<HeaderValue>,
+    script_policy: Option<HeaderValue>,
 }
 
 impl SecurityHeaders {
@@ -65,6 +68,7 @@ impl SecurityHeaders {
             policy: value(&settings.content_security_policy),
             page_policy: value(&settings.page_content_security_policy),
             console_policy: value(&settings.console_content_security_policy),
+            script_policy: value(&with_our_scripts(&settings.page_content_security_policy)),
         }
     }
 
@@ -80,11 +84,21 @@ impl SecurityHeaders {
         let policy = match audience {
             Audience::People => &self.page_policy,
             Audience::Console => &self.console_policy,
+            Audience::PeopleWithScript => &self.script_policy,
             Audience::Programs => &self.policy,
         };
         if let Some(policy) = policy {
             response.insert_header((CONTENT_SECURITY_POLICY, policy.clone()));
         }
+    }
+}
+
+/// The policy of pages, as far as it has no word of its own on scripts with ours allowed.
+fn with_our_scripts(policy: &str) -> String {
+    if policy.is_empty() || policy.contains("script-src") {
+        policy.to_owned()
+    } else {
+        format!("{policy}; script-src 'self'")
     }
 }
 

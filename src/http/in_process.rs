@@ -201,7 +201,9 @@ fn found(output: Output) -> Found {
             (json(&text.body).unwrap_or_else(|_| string()), None)
         }
         // No page asks for these.
-        Output::Bulk(..) | Output::Events(_) | Output::WebSocket(_) => (Value::Null, None),
+        Output::Bulk(..) | Output::Events(_) | Output::WebSocket(_) | Output::SeeOther(_) => {
+            (Value::Null, None)
+        }
     };
     Found { body, etag }
 }

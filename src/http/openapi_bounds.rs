@@ -21,8 +21,8 @@ pub(super) fn in_words(config: &Config) -> String {
 /// How large the body of this operation may be.
 pub(super) fn of_body(operation: &Operation, limits: &Limits) -> String {
     let bytes = match (operation.encoding, operation.large) {
-        (Encoding::Form, _) => limits.max_form_bytes,
-        (Encoding::Json, true) => limits.max_document_bytes,
+        (Encoding::Form, false) => limits.max_form_bytes,
+        (Encoding::Form | Encoding::Json, true) => limits.max_document_bytes,
         (Encoding::Json, false) => limits.max_body_bytes,
     };
     format!("At most {bytes} bytes.")

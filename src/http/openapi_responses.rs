@@ -33,8 +33,9 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     }
     if operation.body.is_some() {
         kinds.extend([Kind::RequestTimeout, Kind::UnsupportedMediaType]);
-        // A form that is too large is a bad request.
-        kinds.extend((operation.encoding == Encoding::Json).then_some(Kind::PayloadTooLarge));
+        // A small form that is too large is a bad request.
+        let in_its_own_right = operation.encoding == Encoding::Json || operation.large;
+        kinds.extend(in_its_own_right.then_some(Kind::PayloadTooLarge));
     }
     if operation.conditional {
         kinds.push(Kind::PreconditionFailed);
@@ -59,6 +60,15 @@ pub(super) fn responses(operation: &Operation) -> Value {
         all.insert(
             "200".to_owned(),
             json!({"description": words, "headers": headers, "content": content}),
+        );
+    }
+    if operation.leads_on {
+        let mut names = common(operation);
+        names.push("Location");
+        let words = "Done: the page at `Location` shows it.";
+        all.insert(
+            "303".to_owned(),
+            json!({"description": words, "headers": header_refs(&names)}),
         );
     }
     if tagged(operation) && operation.verb == Verb::Get {

@@ -113,6 +113,10 @@ pub(crate) struct Operation {
     pub(crate) success: Success,
     /// What it may answer with 200 beside that.
     pub(crate) otherwise: Option<String>,
+    /// Whether its page has a script of ours.
+    pub(crate) scripted: bool,
+    /// Whether it may lead on to a page.
+    pub(crate) leads_on: bool,
     /// As which media types it may answer beside the first.
     pub(crate) forms: &'static [&'static str],
     pub(crate) location: LocationRule,
@@ -139,7 +143,8 @@ impl Operation {
     /// Whether it answers people with pages, refusals too: it is what a share link opens in a
     /// browser.
     pub(crate) fn shows_pages(&self) -> bool {
-        self.auth == AuthRequirement::ShareLink && !self.forms.is_empty()
+        self.auth == AuthRequirement::ShareLink
+            && (!self.forms.is_empty() || matches!(self.success, Success::Text(_)))
     }
 }
 
@@ -255,6 +260,8 @@ impl Operation {
             encoding: B::ENCODING,
             success: Success::Ok(String::new()),
             otherwise: None,
+            scripted: false,
+            leads_on: false,
             forms: &[],
             location: LocationRule::UnderRequestPath,
             secret: false,
@@ -314,6 +321,22 @@ impl Operation {
     /// It may answer as one of these media types instead.
     pub(crate) fn or_writes(self, forms: &'static [&'static str]) -> Self {
         Operation { forms, ..self }
+    }
+
+    /// Its page has a script of ours.
+    pub(crate) fn scripted(self) -> Self {
+        Operation {
+            scripted: true,
+            ..self
+        }
+    }
+
+    /// Done, it may lead on to a page, with 303.
+    pub(crate) fn leads_on(self) -> Self {
+        Operation {
+            leads_on: true,
+            ..self
+        }
     }
 
     /// Its body may hold a document's content.

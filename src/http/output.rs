@@ -20,6 +20,8 @@ pub(crate) enum Output {
     Page(Listing),
     /// What the edge itself knows.
     Text(Text),
+    /// What was asked for is done; this page shows it.
+    SeeOther(String),
     /// What became of each operation of many, and the caller's limits after the last of them.
     Bulk(Vec<BulkOutcome>, Option<RateLimitStatus>),
     /// A stream of events as they happen.

@@ -76,6 +76,7 @@ pub(super) async fn prepared(
             Output::Answer(_)
             | Output::Immutable(_)
             | Output::Bulk(..)
+            | Output::SeeOther(_)
             | Output::Text(_)
             | Output::Events(_)
             | Output::WebSocket(_),
@@ -113,16 +114,17 @@ struct Nature {
 }
 
 impl Nature {
-    fn of(reply: &Result<Response, Problem>) -> Self {
+    fn of(reply: &Result<Response, Problem>, row: Option<&Operation>) -> Self {
         let for_people = match reply {
             Ok(Response::Output(Output::Text(text))) => text.media_type == HTML,
             Err(problem) => matches!(problem.more.as_deref(), Some(More::Page(_))),
             Ok(_) => false,
         };
         Nature {
-            audience: match for_people {
-                true => Audience::People,
-                false => Audience::Programs,
+            audience: match (for_people, row.is_some_and(|row| row.scripted)) {
+                (true, true) => Audience::PeopleWithScript,
+                (true, false) => Audience::People,
+                (false, _) => Audience::Programs,
             },
             cors: match reply {
                 Ok(Response::AllowedMethods(_)) => CorsRequest::Preflight,
@@ -145,7 +147,7 @@ pub(super) fn response(
         room,
         tagged,
     } = prepared;
-    let nature = Nature::of(&reply);
+    let nature = Nature::of(&reply, context.row());
     // Of many operations the last one knows best what is left of the limits.
     let last_rate_limit = match &mut reply {
         Ok(Response::Output(Output::Bulk(_, last))) => last.take(),
@@ -166,6 +168,7 @@ pub(super) fn response(
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
         Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
         Ok(Response::Output(Output::Bulk(outcomes, _))) => whole(bulk(&outcomes)),
+        Ok(Response::Output(Output::SeeOther(place))) => whole(see_other(place)),
         Ok(Response::AllowedMethods(allow)) => whole(ResponseParts {
             head: started(
                 StatusCode::NO_CONTENT,
@@ -472,6 +475,16 @@ impl RequestContext {
     }
 }
 
+/// Leads on to another page.
+fn see_other(place: String) -> ResponseParts {
+    let mut head = started(StatusCode::SEE_OTHER, (CACHE_CONTROL, NO_STORE));
+    head.insert_header((LOCATION, place));
+    ResponseParts {
+        head,
+        body: Bytes::new(),
+    }
+}
+
 /// How large the answer will be, but for what is little.
 fn bytes_of(reply: &Result<Response, Problem>) -> usize {
     match reply {
@@ -484,7 +497,7 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
                 .flatten()
                 .map(|answer| answer.body.len())
                 .sum(),
-            Output::Events(_) | Output::WebSocket(_) => 0,
+            Output::Events(_) | Output::SeeOther(_) | Output::WebSocket(_) => 0,
         },
         Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {

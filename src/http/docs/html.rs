@@ -7,11 +7,6 @@ use serde_json::Value;
 pub(crate) struct Html(String);
 
 impl Html {
-    /// Makes room for so many bytes at once.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
-        self.0.reserve(bytes);
-    }
-
     /// Adds markup of our own, as it stands.
     pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);

@@ -1,7 +1,8 @@
-//! `/docs`: the OpenAPI document as a page for people, without scripts and without anything from
-//! elsewhere.
+//! `/docs`: the OpenAPI document as a page for people, whole without its one script, and without
+//! anything from elsewhere.
 
-pub(super) mod html;
+mod example;
+mod html;
 mod schema;
 
 use serde_json::Value;
@@ -10,13 +11,18 @@ use html::{Html, list, text};
 
 /// The style sheet of the documentation's page.
 pub(super) const STYLE: &str = include_str!("style.css");
+/// The script of the documentation's page: its search.
+pub(super) const SCRIPT: &str = include_str!("docs.js");
 
 /// Writes the documentation's page from the OpenAPI document.
 pub(super) fn page(document: &Value) -> String {
     let mut html = Html::default();
     html.raw("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.raw("<title>Colloquy: the interface</title><link rel=\"stylesheet\" href=\"/docs/style.css\"></head><body>");
+    html.raw(
+        "<title>Colloquy: the interface</title><link rel=\"stylesheet\" href=\"/docs/style.css\">",
+    );
+    html.raw("<script src=\"/docs/docs.js\" defer></script></head><body>");
     contents(&mut html, document);
     html.raw("<main>");
     introduction(&mut html, document);
@@ -64,9 +70,13 @@ fn operations(document: &Value) -> impl Iterator<Item = Entry<'_>> {
 }
 
 fn contents(html: &mut Html, document: &Value) {
-    html.raw("<nav><details open><summary>Contents</summary>");
+    html.raw("<nav aria-label=\"Contents\">");
+    // Its script shows it: without one it could do nothing.
+    html.raw("<form id=\"search\" role=\"search\" hidden><label for=\"words\">Search the operations <kbd>/</kbd></label>");
+    html.raw("<input id=\"words\" type=\"search\" autocomplete=\"off\" spellcheck=\"false\"><output for=\"words\" role=\"status\"></output></form>");
+    html.raw("<details open><summary>Contents</summary>");
     for tag in tags(document) {
-        html.element("h3", tag).raw("<ul>");
+        html.element("h2", tag).raw("<ul>");
         for Entry { operation, .. } in
             operations(document).filter(|entry| is_in(entry.operation, tag))
         {
@@ -77,7 +87,7 @@ fn contents(html: &mut Html, document: &Value) {
         }
         html.raw("</ul>");
     }
-    html.raw("<h3><a href=\"#schemas\">Schemas</a></h3></details></nav>");
+    html.raw("<h2><a href=\"#schemas\">Schemas</a></h2></details></nav>");
 }
 
 fn introduction(html: &mut Html, document: &Value) {
@@ -113,8 +123,12 @@ fn operation(html: &mut Html, document: &Value, entry: &Entry<'_>) {
         .raw("\">")
         .escaped(&method.to_uppercase())
         .raw("</b> ");
-    html.element("code", path)
-        .raw("</p><p>")
+    html.raw("<code>");
+    for segment in path.split('/').skip(1) {
+        // It may break here, and nowhere else.
+        html.raw("/<wbr>").escaped(segment);
+    }
+    html.raw("</code></p><p>")
         .prose(text(operation, "/description"))
         .raw("</p>");
     parameters(html, document, operation);
@@ -131,9 +145,13 @@ fn operation(html: &mut Html, document: &Value, entry: &Entry<'_>) {
         schema::table(html, document, body);
     }
     answers(html, document, operation);
-    html.element("h4", "Example")
+    html.element("h4", "Example request")
         .raw("<pre>")
-        .escaped(&curl(document, path, method, operation))
+        .escaped(&example::request(document, path, method, operation))
+        .raw("</pre>");
+    html.element("h4", "Example answer")
+        .raw("<pre>")
+        .escaped(&example::answer(document, operation))
         .raw("</pre></article>");
 }
 
@@ -142,7 +160,7 @@ fn parameters(html: &mut Html, document: &Value, operation: &Value) {
         return;
     }
     html.element("h4", "Parameters")
-        .raw("<table><tr><th>Name</th><th>In</th><th>Value</th><th></th></tr>");
+        .raw("<div class=\"wide\"><table><tr><th>Name</th><th>In</th><th>Value</th><th>Meaning</th></tr>");
     for parameter in list(operation, "/parameters") {
         let shared = parameter.get("$ref").and_then(Value::as_str);
         let parameter = shared
@@ -159,12 +177,12 @@ fn parameters(html: &mut Html, document: &Value, operation: &Value) {
         html.prose(text(parameter, "/description"))
             .raw("</td></tr>");
     }
-    html.raw("</table>");
+    html.raw("</table></div>");
 }
 
 fn answers(html: &mut Html, document: &Value, operation: &Value) {
     html.element("h4", "Answers")
-        .raw("<table><tr><th>Status</th><th>Body</th><th></th></tr>");
+        .raw("<div class=\"wide\"><table><tr><th>Status</th><th>Body</th><th>Meaning</th></tr>");
     for (status, answer) in operation
         .pointer("/responses")
         .and_then(Value::as_object)
@@ -192,7 +210,7 @@ fn answers(html: &mut Html, document: &Value, operation: &Value) {
             .prose(text(answer, "/description"))
             .raw("</td></tr>");
     }
-    html.raw("</table>");
+    html.raw("</table></div>");
 }
 
 fn schemas(html: &mut Html, document: &Value) {
@@ -217,32 +235,9 @@ fn schemas(html: &mut Html, document: &Value) {
     html.raw("</section>");
 }
 
-fn curl(document: &Value, path: &str, method: &str, operation: &Value) -> String {
-    let mut line = String::from("curl -s");
-    if !["get", "post"].contains(&method) {
-        line.push_str(&format!(" -X {}", method.to_uppercase()));
-    }
-    line.push_str(&format!(" {}{path}", text(document, "/servers/0/url")));
-    let security = operation.pointer("/security/0").and_then(Value::as_object);
-    if let Some(security) = security {
-        let token = if security.contains_key("operatorToken") {
-            "$OPERATOR_TOKEN"
-        } else {
-            "$API_KEY"
-        };
-        line.push_str(&format!(" \\\n  -H \"Authorization: Bearer {token}\""));
-    }
-    if let Some(body) = operation.pointer("/requestBody/content/application~1json/schema") {
-        let example = serde_json::to_string(&schema::example(document, body)).unwrap_or_default();
-        line.push_str(&format!(
-            " \\\n  -H 'Content-Type: application/json' \\\n  -d '{example}'"
-        ));
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::panic, reason = "a test fails by panicking")]
     use super::super::{openapi, routes};
     use super::*;
     use crate::config::Config;
@@ -262,12 +257,152 @@ mod tests {
                 operation.id
             );
         }
-        for never in ["<script", "style=", "https://"] {
+        let scripts: Vec<&str> = page.split("<script").skip(1).collect();
+        assert!(
+            matches!(scripts.as_slice(), [one] if one.starts_with(" src=\"/docs/docs.js\" defer></script>"))
+        );
+        for never in ["style=", "src=\"http", "href=\"http", " onclick"] {
             assert!(!page.contains(never), "{never}");
         }
         assert!(
             page.contains("-d '{&quot;customer_id&quot;:&quot;cus_"),
             "a body that can be sent"
         );
+    }
+
+    /// Fails unless the value is one that the schema allows, as far as its fields, kinds and bounds
+    /// go.
+    fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
+        let schema = schema::resolved(document, schema);
+        if schema.get("$ref").is_some() {
+            return assert_fits(document, schema, value, place);
+        }
+        let choices = || {
+            ["/oneOf", "/anyOf"]
+                .into_iter()
+                .flat_map(|key| list(schema, key))
+        };
+        if choices().next().is_some() {
+            let fits = |one: &Value| is_of_its_kind(schema::resolved(document, one), value);
+            assert!(choices().any(fits), "{place}: {value}");
+            return;
+        }
+        for part in list(schema, "/allOf") {
+            assert_fits(document, part, value, place);
+        }
+        assert!(
+            is_of_its_kind(schema, value),
+            "{place}: {value} of {schema}"
+        );
+        let words: Vec<&Value> = list(schema, "/enum").collect();
+        assert!(
+            words.is_empty() || words.contains(&value),
+            "{place}: {value}"
+        );
+        for name in list(schema, "/required").filter_map(Value::as_str) {
+            assert!(value.get(name).is_some(), "{place} lacks {name}");
+        }
+        let fields = schema.get("properties").and_then(Value::as_object);
+        for (name, field) in fields.into_iter().flatten() {
+            if let Some(value) = value.get(name) {
+                assert_fits(document, field, value, &format!("{place}.{name}"));
+            }
+        }
+        for item in list(value, "") {
+            assert_fits(
+                document,
+                schema.get("items").unwrap_or(&Value::Null),
+                item,
+                place,
+            );
+        }
+        assert_within_bounds(schema, value, place);
+    }
+
+    fn assert_within_bounds(schema: &Value, value: &Value, place: &str) {
+        if let (Some(number), Some(least)) = (
+            value.as_i64(),
+            schema.get("minimum").and_then(Value::as_i64),
+        ) {
+            assert!(number >= least, "{place}: {value}");
+        }
+        let prefix = text(schema, "/pattern")
+            .strip_prefix('^')
+            .and_then(|rest| rest.split_once("_["));
+        if let (Some((prefix, _)), Some(id)) = (
+            prefix.filter(|(prefix, _)| !prefix.contains('(')),
+            value.as_str(),
+        ) {
+            assert!(
+                id.starts_with(&format!("{prefix}_")) && id.len() == prefix.len() + 33,
+                "{place}: {id}"
+            );
+        }
+    }
+
+    fn is_of_its_kind(schema: &Value, value: &Value) -> bool {
+        let is = |kind: &str| match kind {
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            "null" => value.is_null(),
+            _ => false,
+        };
+        match schema.get("type") {
+            Some(Value::String(kind)) => is(kind),
+            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).any(is),
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn every_operation_has_an_example_that_fits_its_schemas() {
+        let all = routes::operations();
+        let document = openapi::document(&all, &Config::of_defaults(), "http://127.0.0.1:8080");
+        for Entry {
+            path,
+            method,
+            operation,
+        } in operations(&document)
+        {
+            let request = example::request(&document, path, method, operation);
+            let address = request.lines().next().unwrap_or_default();
+            assert!(!address.contains(['{', '}']), "{address}");
+            let body = "/requestBody/content/application~1json/schema";
+            if let Some(schema) = operation.pointer(body) {
+                let (_, sent) = request
+                    .split_once("-d '")
+                    .unwrap_or_else(|| panic!("{request}"));
+                let sent: Value = serde_json::from_str(sent.trim_end_matches('\''))
+                    .unwrap_or_else(|error| panic!("{request}: {error}"));
+                assert_fits(&document, schema, &sent, &format!("{method} {path}"));
+            }
+            let answer = example::answer(&document, operation);
+            assert!(answer.starts_with("HTTP/1.1 "), "{method} {path}: {answer}");
+            assert!(
+                !answer.ends_with("\n\n\u{2026}"),
+                "{method} {path} says nothing"
+            );
+            for said in [&request, &answer] {
+                assert!(!said.contains("\"example\""), "no usual value: {said}");
+            }
+            let (head, shown) = answer.split_once("\n\n").unwrap_or((&answer, ""));
+            if head.ends_with("application/json") {
+                let status = head.split(' ').nth(1).unwrap_or_default();
+                let schema = format!("/responses/{status}/content/application~1json/schema");
+                let shown: Value =
+                    serde_json::from_str(shown).unwrap_or_else(|error| panic!("{answer}: {error}"));
+                let schema = operation.pointer(&schema).unwrap_or(&Value::Null);
+                assert_fits(
+                    &document,
+                    schema,
+                    &shown,
+                    &format!("{status} of {method} {path}"),
+                );
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! Schemas in words: what a value may be, a table of an object's fields, and a value that would do.
+//! Schemas in words: what a value may be, and a table of an object's fields.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::html::{Html, list, text};
 
@@ -16,7 +16,8 @@ pub(super) fn link(html: &mut Html, reference: &str) {
         .raw("</a>");
 }
 
-fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+/// The schema that a reference leads to, or the schema itself.
+pub(super) fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let reference = schema.pointer("/$ref").and_then(Value::as_str);
     reference
         .and_then(|name| document.pointer(name.trim_start_matches('#')))
@@ -37,7 +38,7 @@ pub(super) fn table(html: &mut Html, document: &Value, schema: &Value) {
     let required: Vec<&str> = list(schema, "/required")
         .filter_map(Value::as_str)
         .collect();
-    html.raw("<table><tr><th>Field</th><th>Value</th><th></th></tr>");
+    html.raw("<div class=\"wide\"><table><tr><th>Field</th><th>Value</th><th>Meaning</th></tr>");
     for (name, field) in fields {
         html.raw("<tr><td>").element("code", name);
         if required.contains(&name.as_str()) {
@@ -48,7 +49,7 @@ pub(super) fn table(html: &mut Html, document: &Value, schema: &Value) {
         let description = text(field, "/description");
         html.raw("</td><td>").prose(description).raw("</td></tr>");
     }
-    html.raw("</table>");
+    html.raw("</table></div>");
 }
 
 fn value(html: &mut Html, schema: &Value) {
@@ -111,32 +112,4 @@ fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A value that the schema allows: required fields only.
-pub(super) fn example(document: &Value, schema: &Value) -> Value {
-    let schema = resolved(document, schema);
-    if let Some(first) = list(schema, "/enum").next() {
-        return first.clone();
-    }
-    if let Some(fields) = schema.pointer("/properties").and_then(Value::as_object) {
-        let required = list(schema, "/required").filter_map(Value::as_str);
-        let known = required
-            .filter_map(|name| Some((name.to_owned(), example(document, fields.get(name)?))));
-        return Value::Object(known.collect::<Map<_, _>>());
-    }
-    match text(schema, "/type") {
-        "integer" => json!(1),
-        "array" => json!([]),
-        "object" => json!({}),
-        _ => json!(sample(text(schema, "/pattern"), text(schema, "/format"))),
-    }
-}
-
-fn sample(pattern: &str, format: &str) -> String {
-    match (pattern.trim_start_matches('^').split_once("_["), format) {
-        (Some((prefix, _)), _) => format!("{prefix}_0190163d8694739b85d52d5e4a4d6d5f"),
-        (None, "date-time") => "2026-03-15T10:30:00.000Z".to_owned(),
-        (None, _) => "Hello".to_owned(),
-    }
 }

@@ -418,7 +418,15 @@ fn descriptions() -> Vec<Operation> {
                 "Read this document",
                 "The interface as a page for people.",
             )
+            .scripted()
             .writes("text/html; charset=utf-8"),
+        get("/docs/docs.js", "getDocsScript", service::docs_script)
+            .about(
+                TAG,
+                "Get the page's script",
+                "What searches `/docs` as one types; without it the page is whole, but has no search field.",
+            )
+            .writes("text/javascript; charset=utf-8"),
         get("/docs/diff.css", "getDiffStyle", service::diff_style)
             .about(
                 TAG,

@@ -131,6 +131,10 @@ pub(super) async fn docs_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem
     Ok(style(docs::STYLE))
 }
 
+pub(super) async fn docs_script(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    Ok(asset(docs::SCRIPT, "text/javascript; charset=utf-8"))
+}
+
 pub(super) async fn share_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(style(super::document::STYLE))
 }
@@ -140,10 +144,13 @@ pub(super) async fn diff_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem
 }
 
 fn style(text: &'static str) -> Output {
-    let body = Bytes::from_static(text.as_bytes());
+    asset(text, "text/css; charset=utf-8")
+}
+
+fn asset(text: &'static str, media_type: &'static str) -> Output {
     Output::Text(Text {
-        body,
-        media_type: "text/css; charset=utf-8",
+        body: Bytes::from_static(text.as_bytes()),
+        media_type,
         cache: CachePolicy::Public,
         room: None,
     })

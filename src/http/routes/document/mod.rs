@@ -2,6 +2,8 @@
 
 mod comments;
 mod documents;
+mod edit_page;
+mod link_forms;
 mod links;
 mod page;
 mod sharing;
@@ -81,6 +83,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(share_links());
     all.extend(comments());
     all.extend(links());
+    all.extend(link_forms());
     all
 }
 
@@ -386,5 +389,44 @@ fn links() -> Vec<Operation> {
             .creates::<CommentView>(LocationRule::UnderRequestPath)
             .conditional()
             .refuses(&[Kind::Forbidden, Kind::Conflict]),
+    ]
+}
+
+/// What the forms of a shared page send.
+fn link_forms() -> Vec<Operation> {
+    vec![
+        post("/s/{token}/comment", "commentOnPage", link_forms::comment)
+            .about(
+                TAG_LINKS,
+                "Comment on a shared page",
+                "What the page's form sends, which takes no header: the same as `commentByLink`, with a page as the answer. \
+                 It is no use; the page that follows is.",
+            )
+            .auth(AuthRequirement::ShareLink)
+            .known_by(links::known_to_people)
+            .large()
+            .secret()
+            .plentiful()
+            .unrepeatable()
+            .writes(HTML)
+            .leads_on()
+            .refuses(&[Kind::Forbidden, Kind::Conflict, Kind::IdempotencyInProgress, Kind::IdempotencyKeyReused]),
+        post("/s/{token}/edit", "editOnPage", link_forms::edit)
+            .about(
+                TAG_LINKS,
+                "Edit on a shared page",
+                "What the page's form sends, with an editor's link. `save` is the same as `updateByLink`, as long as `base` is \
+                 the head, and one use; where it is not, nothing is saved, and the page tells what happened since. `preview` \
+                 is no use; `compare` shows the document's text and is one.",
+            )
+            .auth(AuthRequirement::ShareLink)
+            .known_by(links::known_to_people)
+            .large()
+            .secret()
+            .plentiful()
+            .unrepeatable()
+            .writes(HTML)
+            .leads_on()
+            .refuses(&[Kind::Forbidden, Kind::Conflict, Kind::PreconditionFailed]),
     ]
 }

@@ -235,7 +235,10 @@ impl Follower<'_> {
                     touched.insert(event.entity, event.tenant);
                 }
                 Item::Reached(reached) => last = last.max(reached),
-                Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {}
+                Item::Endpoint(..)
+                | Item::EndpointGone(..)
+                | Item::Renamed(..)
+                | Item::Redacted(..) => {}
             }
         }
         for (number, tenant) in touched {
@@ -279,7 +282,9 @@ impl Follower<'_> {
                             touched.insert(event.entity, event);
                         }
                     }
-                    FeedRow::Endpoint { position, .. } => last = last.max(position),
+                    FeedRow::Endpoint { position, .. } | FeedRow::Renamed { position, .. } => {
+                        last = last.max(position);
+                    }
                 }
             }
             for (number, event) in touched {

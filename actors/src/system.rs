@@ -364,8 +364,7 @@ impl System {
 
     /// How many positions the search index is behind.
     fn index_lag(&self) -> u64 {
-        let indexed = self.documents.finder.position();
-        self.events.feed.lag(Interest::Documents, indexed)
+        self.documents.finder.lag()
     }
 
     /// Whether operators may let actors crash.

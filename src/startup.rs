@@ -8,7 +8,7 @@ use std::path::Path;
 use colloquy_actors::store::Finding;
 use colloquy_actors::system::{FirstKeys, FirstStart};
 
-use crate::config::{Config, INDEX_ENDING};
+use crate::config::{Config, INDEX_ENDING, MESSAGE_INDEX_ENDING};
 
 /// Prints the secrets of a first start, and nothing where there are none.
 ///
@@ -50,7 +50,7 @@ Make a first customer:\n
 
 /// Takes back what a first start made, so that the next one is a first start again.
 pub(crate) fn take_back(store: &Path) -> io::Result<()> {
-    let files = ["", INDEX_ENDING]
+    let files = ["", INDEX_ENDING, MESSAGE_INDEX_ENDING]
         .into_iter()
         .flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
     for (file, ending) in files {

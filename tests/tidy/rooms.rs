@@ -32,9 +32,11 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "customer_names",
+            "feed",
             "journal",
             "model",
             "runtime",
+            "search",
             "store",
         ],
     ),

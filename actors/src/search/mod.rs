@@ -1,10 +1,10 @@
-//! Full-text search over titles and contents: a file of its own beside the store, which can be
-//! lost. Knows texts by number and tenant; what they are the texts of, and who may read them, is
-//! its users' business.
+//! Full-text search: each index a file of its own beside the store, which can be lost, with threads
+//! of its own. Knows texts by number and tenant; what they are the texts of, and who may read them,
+//! is its users' business.
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file; `layout.rs`: what its tables have to offer; `titled.rs`: texts that have a
-//!   title, each found by itself.
+//!   title, each found by itself; `grouped.rs`: texts in groups, found as groups.
 //! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened.
 //! - here: the handle.
 //!
@@ -29,6 +29,7 @@
 
 mod following;
 mod found;
+mod grouped;
 mod index;
 mod layout;
 mod titled;
@@ -51,6 +52,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub(crate) use self::following::{Happened, Indexer, Source, insist, insist_if_readable};
 pub use self::found::{Found, Hit, Window};
+pub use self::grouped::{FACETS, Group, GroupChange, GroupFilter, Grouped, Label};
 pub use self::layout::Layout;
 pub use self::titled::{Entry, EntryChange, Titled};
 
@@ -62,6 +64,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::file_lock;
 use colloquy_runtime::threads;
 
 /// Room in the queue, in KiB of text; nothing takes less than one.
@@ -311,7 +314,7 @@ impl<L: Layout> Search<L> {
         // Only once: by then the path may be that of the index which was opened after this one.
         if is_first && self.damaged() {
             // What stays is found damaged again.
-            if let Err(error) = delete(&self.path, "it is damaged") {
+            if let Err(error) = begin_anew(&self.path, "it is damaged") {
                 tracing::error!(%error, "the damaged search index can't be deleted");
             }
         }
@@ -360,6 +363,41 @@ impl Search<Titled> {
     }
 }
 
+impl Search<Grouped> {
+    /// The groups of this tenant that fit and pass the filter: the part of them that is wanted. All
+    /// words of the query must be in texts of the group or in its label, whatever their case and
+    /// accents; those in quotation marks one behind the other in one text; the last may go on. No
+    /// query is wrong: one without a word finds nothing.
+    #[must_use]
+    pub fn find(
+        &self,
+        (tenant, query): (Tenant, &str),
+        filter: GroupFilter,
+        window: Window,
+    ) -> Later<Result<Found, ReadError>> {
+        let query = query.to_owned();
+        self.read(tenant, move |connection| {
+            grouped::find(connection, (tenant, &query), &filter, window)
+        })
+    }
+}
+
+/// Deletes the index in this file, where there is one: what is not followed must not stay.
+///
+/// # Errors
+/// The file can't be deleted, or another process has it.
+pub fn discard(path: &Path) -> Result<(), SearchError> {
+    let path = &resolved(path);
+    if !index::files(path).iter().any(|file| file.exists()) {
+        return Ok(());
+    }
+    let failed = |error| SearchError::File(path.to_owned(), error);
+    let lock = file_lock::try_lock(path).map_err(failed)?;
+    let _lock = lock.ok_or_else(|| SearchError::InUse(path.to_owned()))?;
+    tracing::warn!(path = %path.display(), "the search index is deleted: it is switched off");
+    delete(path)
+}
+
 /// Where a symbolic link leads: what stands beside an index stands beside the file itself.
 fn resolved(path: &Path) -> PathBuf {
     let beside = |target: PathBuf| {
@@ -384,7 +422,7 @@ fn open_or_begin<L: Layout>(path: &Path, followed: Followed) -> Result<Opened, S
             Err(index::Unusable::Worthless(why)) => why.to_owned(),
         }
     };
-    delete(path, &why)?;
+    begin_anew(path, &why)?;
     match index::open::<L>(path, followed) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
@@ -404,8 +442,12 @@ fn unsynced_mark(path: &Path) -> PathBuf {
 }
 
 /// Deletes an index that can't be used, so that the next opening begins anew.
-fn delete(path: &Path, why: &str) -> Result<(), SearchError> {
+fn begin_anew(path: &Path, why: &str) -> Result<(), SearchError> {
     tracing::warn!(why, path = %path.display(), "the search index is made anew");
+    delete(path)
+}
+
+fn delete(path: &Path) -> Result<(), SearchError> {
     // The mark goes last: a crash in between leaves the rest to be done again.
     for file in index::files(path).into_iter().chain([unsynced_mark(path)]) {
         match std::fs::remove_file(&file) {

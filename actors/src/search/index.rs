@@ -112,7 +112,9 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
             "it knows more than the store, which was put back to an earlier state",
         ));
     }
-    if position < followed.newest
+    // At the beginning everything is taken in anyway.
+    if position > Position::ZERO
+        && position < followed.newest
         && let Some(told_for) = followed.told_for
         && L::lags(&connection, told_for)?
     {

@@ -37,6 +37,8 @@ mod words;
 mod writer;
 
 #[cfg(test)]
+mod grouped_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

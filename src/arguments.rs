@@ -11,7 +11,7 @@ use lexopt::{Arg, Parser, ValueExt};
 pub(crate) const USAGE: &str = "\
 Colloquy: the server behind an AI-assisted customer-service platform.
 
-Usage: colloquy [serve | check] [--config FILE]
+Usage: colloquy [serve | demo | check] [--config FILE]
        colloquy export [--config FILE] > DUMP
        colloquy import [--config FILE] < DUMP
        colloquy actors [KIND | ID] [--state STATE] [--sort SORT] [--limit N] [--json] [--config FILE]
@@ -22,6 +22,7 @@ Usage: colloquy [serve | check] [--config FILE]
        colloquy listen --forward-to URL [--events KIND,KIND] [--key KEY] [--server URL]
 
   serve             Starts the server (also without any argument).
+  demo              Starts the server with an account that is filled and goes on by itself, and says where to sign in.
   check             Checks the store and says what is wrong with it.
   export            Writes everything that the store holds to stdout, one JSON object a line; no server may use it.
   import            Puts such a dump into an empty store, of the other kind too; the same dump again goes on where an
@@ -50,6 +51,8 @@ Usage: colloquy [serve | check] [--config FILE]
 pub(crate) enum Command {
     /// Starts the server with the settings of this file.
     Serve { config: Option<PathBuf> },
+    /// The same, with an account that is filled and goes on by itself.
+    Demo { config: Option<PathBuf> },
     /// Checks the store that the settings of this file name.
     Check { config: Option<PathBuf> },
     /// Writes the store that the settings of this file name to stdout.
@@ -133,11 +136,11 @@ impl Given {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (command, rest) = words.split_first().unwrap_or((&"serve", &[]));
         let taken: &[&str] = match (*command, rest) {
-            ("serve" | "check" | "export" | "import", []) => &["config"],
+            ("serve" | "demo" | "check" | "export" | "import", []) => &["config"],
             ("listen", []) => &["forward-to", "events", "key", "server"],
             ("actors", [_]) => &["config", "state", "sort", "limit"],
             ("actors", _) | ("supervision", _) => &["config"],
-            ("serve" | "check" | "export" | "import" | "listen", [extra, ..]) => {
+            ("serve" | "demo" | "check" | "export" | "import" | "listen", [extra, ..]) => {
                 return Err(format!("{command} takes no {extra:?}").into());
             }
             (unknown, _) => return Err(format!("no such command: {unknown:?}").into()),
@@ -151,6 +154,7 @@ impl Given {
         let config = self.values.remove("config").map(PathBuf::from);
         match *command {
             "serve" => Ok(Command::Serve { config }),
+            "demo" => Ok(Command::Demo { config }),
             "check" => Ok(Command::Check { config }),
             "export" => Ok(Command::Export { config }),
             "import" => Ok(Command::Import { config }),

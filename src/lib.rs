@@ -5,6 +5,7 @@
 //! - `console/` the pages for operators and agents
 //! - `http/` everything that knows HTTP
 //! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
+//! - `demo/` the command that shows a server with something in it
 //! - `descriptors.rs` how many files and connections the process may open
 //! - `listen/` the command that brings events to a receiver on this machine
 //! - `markdown.rs` Markdown as HTML, for the pages of `http/`
@@ -17,6 +18,7 @@
 pub mod config;
 mod console;
 mod courier;
+mod demo;
 mod descriptors;
 mod http;
 mod listen;
@@ -93,6 +95,18 @@ pub enum RunError {
 /// # Errors
 /// What kept it from starting or made it end.
 pub fn run(config: Config) -> Result<(), RunError> {
+    serve(config, false)
+}
+
+/// The same, with an account of its own that is filled and goes on by itself.
+///
+/// # Errors
+/// What kept it from starting or made it end.
+pub fn demo(config: Config) -> Result<(), RunError> {
+    serve(config, true)
+}
+
+fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
     log::start(&config.log);
     colloquy_runtime::threads::register("main");
     config.bounds.clone().set();
@@ -136,7 +150,11 @@ pub fn run(config: Config) -> Result<(), RunError> {
     system.announce(bound.address.to_string());
     startup::announce(&bound.address, &config);
     actix_web::rt::System::new().block_on(async {
+        let address = bound.address;
         let server = bound.serve(&config.server, Arc::clone(&app))?;
+        if is_demo {
+            actix_web::rt::spawn(demo::play(system.clone(), address));
+        }
         shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
     })?;
     system.close();

@@ -30,6 +30,9 @@ fn main() -> ExitCode {
         Command::Serve { config } => with_config(config.as_deref(), |config| {
             colloquy::run(config).map(|()| true)
         }),
+        Command::Demo { config } => with_config(config.as_deref(), |config| {
+            colloquy::demo(config).map(|()| true)
+        }),
         Command::Check { config } => {
             with_config(config.as_deref(), |config| colloquy::check(&config))
         }

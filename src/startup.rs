@@ -8,7 +8,7 @@ use std::path::Path;
 use colloquy_actors::store::Finding;
 use colloquy_actors::system::{FirstKeys, FirstStart};
 
-use crate::config::{Config, INDEX_ENDING};
+use crate::config::{Config, INDEX_ENDING, MESSAGE_INDEX_ENDING};
 
 /// Prints the secrets of a first start, and nothing where there are none.
 ///
@@ -50,7 +50,7 @@ Make a first customer:\n
 
 /// Takes back what a first start made, so that the next one is a first start again.
 pub(crate) fn take_back(store: &Path) -> io::Result<()> {
-    let files = ["", INDEX_ENDING]
+    let files = ["", INDEX_ENDING, MESSAGE_INDEX_ENDING]
         .into_iter()
         .flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
     for (file, ending) in files {
@@ -88,7 +88,7 @@ pub(crate) fn report(wrong: &[Finding]) {
 }
 
 /// Prints what the server does not depend on.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         tracing::warn!(%error, "stdout can't be written");
@@ -96,7 +96,7 @@ fn say(text: &str) {
 }
 
 /// An address that a client on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     if !address.ip().is_unspecified() {
         return address;
     }

@@ -13,6 +13,7 @@ mod bulk;
 mod check;
 mod concurrency;
 mod console;
+mod conversation_search;
 mod conversations;
 mod cors;
 mod crash;

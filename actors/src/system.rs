@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User, set_plans};
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
-use crate::conversation::{Conversation, Conversations};
+use crate::conversation::{Conversation, Conversations, SearchIndexer as MessageIndexer};
 use crate::document::{Document, Documents, SearchIndexer};
 use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
@@ -22,7 +22,7 @@ use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter, SharedLimits};
 use crate::metrics::{self, MetricsWriter};
 use crate::passwords::{HashPermits, HashSettings};
 use crate::realtime::{Hub, Tickets};
-use crate::search::SearchError;
+use crate::search::{self, SearchError};
 use crate::sign_in::SignIns;
 use crate::store::mongodb::{self, MongoSettings, MongoStore};
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
@@ -68,6 +68,10 @@ pub struct Settings {
     pub store: StoreLocation,
     /// The file of the search index, which is made anew where it is lost.
     pub index_path: PathBuf,
+    /// The file of the index of conversations, in the same way.
+    pub message_index_path: PathBuf,
+    /// Whether conversations can be searched.
+    pub message_search: bool,
     /// How long events are kept; unset, for ever.
     pub events_kept: Option<Duration>,
     /// The operators' token; unset, one is made at the first start.
@@ -206,8 +210,8 @@ pub struct System {
     /// The processes that serve the store, and this one among them.
     pub nodes: Arc<dyn Nodes>,
     drills: bool,
-    /// The search index and its log.
-    index_files: [PathBuf; 2],
+    /// The search indexes and their logs.
+    index_files: [PathBuf; 4],
     store: Arc<dyn Store>,
     placement: Placement,
     operator: SecretHash,
@@ -349,6 +353,9 @@ impl System {
     /// Writes down what lags and closes the store.
     pub fn close(&self) {
         self.documents.finder.close();
+        if let Some(finder) = &self.conversations.finder {
+            finder.close();
+        }
         self.store.close();
     }
 
@@ -358,7 +365,7 @@ impl System {
         let lags = Lags {
             index_bytes: self.index_files.iter().map(bytes).sum(),
             feed: self.feed_lag(),
-            index: self.index_lag(),
+            index: self.documents.finder.lag().max(self.message_index_lag()),
         };
         StoreView::of(self.store.health(), lags)
     }
@@ -369,10 +376,10 @@ impl System {
         self.events.feed.lag(Interest::Webhooks, matched)
     }
 
-    /// How many positions the search index is behind.
-    fn index_lag(&self) -> u64 {
-        let indexed = self.documents.finder.position();
-        self.events.feed.lag(Interest::Documents, indexed)
+    /// How many positions the index of conversations is behind; none where there is none.
+    fn message_index_lag(&self) -> u64 {
+        let finder = self.conversations.finder.as_ref();
+        finder.map_or(0, |finder| finder.lag())
     }
 
     /// Whether operators may let actors crash.
@@ -398,7 +405,12 @@ impl System {
         out.gauge(
             "search_positions_behind",
             "Committed positions of documents that full text search has not reached.",
-            self.index_lag(),
+            self.documents.finder.lag(),
+        )?;
+        out.gauge(
+            "message_search_positions_behind",
+            "Committed positions of conversations that full text search has not reached.",
+            self.message_index_lag(),
         )?;
         out.gauge(
             "webhook_positions_behind",
@@ -428,7 +440,7 @@ impl Builder<'_> {
             placement,
             ..
         } = *self;
-        let conversations = Arc::new(self.conversations());
+        let conversations = Arc::new(self.conversations()?);
         let nodes = store.nodes();
         let documents = Arc::new(self.documents(&*nodes)?);
         let mut background = self.background(&conversations, &documents)?;
@@ -454,7 +466,7 @@ impl Builder<'_> {
         Ok(System {
             supervision,
             drills: settings.drills,
-            index_files: ["", "-wal"].map(|ending| self.index_file(ending)),
+            index_files: self.index_files(),
             documents,
             deliveries,
             webhooks,
@@ -585,20 +597,52 @@ impl Builder<'_> {
         }
     }
 
-    /// The search index, or the file beside it with this ending.
-    fn index_file(&self, ending: &str) -> PathBuf {
-        let mut path = self.settings.index_path.clone().into_os_string();
-        path.push(ending);
-        path.into()
+    /// The search indexes and their logs.
+    fn index_files(&self) -> [PathBuf; 4] {
+        let Settings {
+            index_path,
+            message_index_path,
+            ..
+        } = self.settings;
+        let log = |path: &PathBuf| {
+            let mut path = path.clone().into_os_string();
+            path.push("-wal");
+            PathBuf::from(path)
+        };
+        [
+            index_path.clone(),
+            log(index_path),
+            message_index_path.clone(),
+            log(message_index_path),
+        ]
     }
 
-    fn conversations(&self) -> Conversations {
-        Conversations {
+    fn conversations(&self) -> Result<Conversations, SearchError> {
+        let Settings {
+            ref message_index_path,
+            message_search,
+            reads,
+            events_kept,
+            ..
+        } = *self.settings;
+        let finder = if message_search {
+            Some(MessageIndexer::open(
+                message_index_path,
+                Arc::clone(self.store),
+                Arc::clone(&self.views.feed),
+                (reads, events_kept),
+            )?)
+        } else {
+            search::discard(message_index_path)?;
+            None
+        };
+        Ok(Conversations {
+            finder,
             directory: self.directory::<Conversation>(),
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
             names: Arc::clone(&self.views.names),
-        }
+        })
     }
 
     fn documents(&self, nodes: &dyn Nodes) -> Result<Documents, SearchError> {
@@ -609,7 +653,7 @@ impl Builder<'_> {
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
             finder: SearchIndexer::open(
-                &self.index_file(""),
+                &self.settings.index_path,
                 Arc::clone(self.store),
                 Arc::clone(&self.views.feed),
                 self.settings.reads,

@@ -15,7 +15,7 @@ use crate::accounts::restore::{restore_account, restore_key, restore_user};
 use crate::accounts::{Identity, KnownAccount, KnownKey};
 use crate::customer_names::Names;
 use crate::document::redacted;
-use crate::feed::{Batch, Feed};
+use crate::feed::{Batch, Feed, Renamed};
 use crate::idempotency::Keys;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, FirstRow, Followed, FollowedChange, HeldName, KeyCache,
@@ -198,6 +198,12 @@ impl Views {
         }
         if let Some(name) = renamed {
             self.names.rename(subject.number, &name, sequence);
+            let renamed = Renamed {
+                customer: subject.number,
+                tenant,
+                name: name.into(),
+            };
+            published.renamed(first.position, renamed);
         }
         if leaves_chore {
             self.chores.notify_one();
@@ -272,7 +278,7 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
     if matches!(commit.header, Header::DocumentGone { .. }) || commit.redacts.is_some() {
         published.redacted(commit.subject.number);
     }
-    publish_endpoints(commit, first, published);
+    publish_records(commit, first, published);
     if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
         || !published.wants(commit.tenant, commit.subject)
     {
@@ -301,19 +307,26 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
     }
 }
 
-/// Hands webhook endpoints that were changed or deleted to the feed.
-fn publish_endpoints(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
+/// Hands webhook endpoints that were changed or deleted and customers' new names to the feed.
+fn publish_records(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
     for effect in &commit.effects {
         match effect {
             Effect::Endpoint(endpoint) => {
                 published.endpoint(first.position, Arc::clone(endpoint));
             }
             Effect::EndpointGone(id) => published.endpoint_gone(first.position, *id),
+            Effect::CustomerRenamed(customer, name) => {
+                let renamed = Renamed {
+                    customer: customer.number(),
+                    tenant: commit.tenant,
+                    name: name.clone(),
+                };
+                published.renamed(first.position, renamed);
+            }
             Effect::Account(..)
             | Effect::Key(..)
             | Effect::User(..)
             | Effect::UserGone(..)
-            | Effect::CustomerRenamed(..)
             | Effect::Snoozed(_)
             | Effect::Supervision(_) => {}
         }

@@ -23,6 +23,8 @@ use super::sections::{
 
 /// What stands behind the store's path in the search index's.
 pub(crate) const INDEX_ENDING: &str = ".search";
+/// The same of the index of conversations.
+pub(crate) const MESSAGE_INDEX_ENDING: &str = ".message-search";
 
 impl Store {
     fn location(&self) -> StoreLocation {
@@ -35,10 +37,10 @@ impl Store {
         }
     }
 
-    /// The file of the search index, which every process has for itself.
-    fn index_path(&self) -> PathBuf {
+    /// The file of a search index, which every process has for itself.
+    fn index_path(&self, ending: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
-        path.push(INDEX_ENDING);
+        path.push(ending);
         path.into()
     }
 }
@@ -180,7 +182,9 @@ impl Config {
         let token = &self.admin.token;
         Settings {
             store: self.store.location(),
-            index_path: self.store.index_path(),
+            index_path: self.store.index_path(INDEX_ENDING),
+            message_index_path: self.store.index_path(MESSAGE_INDEX_ENDING),
+            message_search: self.search.conversations,
             events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
             basic: PlanRates::from(&self.plans.basic),

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-pub(crate) use convert::INDEX_ENDING;
+pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
     Admin, Config, Cors, Documents, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime,
-    SecurityHeaders, Server, Store, StoreKind, Supervision, Webhooks,
+    Search, SecurityHeaders, Server, Store, StoreKind, Supervision, Webhooks,
 };
 
 /// The file with every setting and its default.

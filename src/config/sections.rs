@@ -14,6 +14,8 @@ pub struct Config {
     pub server: Server,
     /// Where data is stored, and in which kind of store.
     pub store: Store,
+    /// What can be searched.
+    pub search: Search,
     /// What is kept of what happened.
     pub events: Events,
     /// The token with which operators come in.
@@ -92,6 +94,14 @@ impl StoreKind {
             StoreKind::MongoDb => "mongodb",
         }
     }
+}
+
+/// `[search]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Search {
+    pub conversations: bool,
 }
 
 /// `[events]`

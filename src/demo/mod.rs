@@ -7,7 +7,7 @@
 
 mod shop;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use reqwest::{Client, Method, redirect};
 use serde_json::{Value, json};
 
 use crate::courier::tls;
+use crate::startup::{reachable, say};
 
 /// By this name a later start finds the account again.
 const ACCOUNT: &str = "Nordlicht Outdoor (demo)";
@@ -36,6 +37,8 @@ const CONVERSATIONS: usize = 240;
 const AT_ONCE: usize = 4;
 /// Between what goes on by itself.
 const PAUSE: Duration = Duration::from_secs(4);
+/// Between looks whether the server has started.
+const START_LOOK: Duration = Duration::from_millis(20);
 /// After a request that has failed.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -69,10 +72,14 @@ pub(crate) async fn play(system: Arc<System>, address: SocketAddr) {
 }
 
 async fn show(system: &System, address: SocketAddr) -> Result<(), DemoError> {
+    // Before that, nobody could make the account.
+    while !system.ready() {
+        tokio::time::sleep(START_LOOK).await;
+    }
     let api = Api::open(system, reachable(address)).await?;
     let people = api.people().await?;
     let password = api.invite(&people).await?;
-    crate::startup::say(&format!(
+    say(&format!(
         "\nThe demo: sign in at http://{}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\n",
         reachable(address)
     ));
@@ -85,7 +92,7 @@ async fn show(system: &System, address: SocketAddr) -> Result<(), DemoError> {
         let (conversations, documents) =
             futures_util::future::join(api.fill_inbox(&people), api.fill_shelf(&people)).await;
         conversations.and(documents)?;
-        crate::startup::say("The demo is filled; some of it goes on by itself.\n");
+        say("The demo is filled; some of it goes on by itself.\n");
     }
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -93,16 +100,6 @@ async fn show(system: &System, address: SocketAddr) -> Result<(), DemoError> {
             tracing::warn!(%error, "something of the demo was refused");
         }
     }
-}
-
-/// Where a client on this machine reaches what is bound to this address.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 /// One of these, chosen by chance.
@@ -273,7 +270,10 @@ impl Api {
             "metadata": {"order": told.order},
         });
         let conversation = self.post("/v1/conversations", new, None).await?;
-        let at = format!("/v1/conversations/{}", text(&conversation, "conversation_id"));
+        let at = format!(
+            "/v1/conversations/{}",
+            text(&conversation, "conversation_id")
+        );
         let agent = any(people).map(String::as_str);
         let turns = story.len() - usize::from(once_in(3)).min(story.len());
         for (number, words) in story.iter().enumerate().take(turns).skip(1) {
@@ -297,7 +297,8 @@ impl Api {
         let change = if is_over && !once_in(4) {
             json!({"status": "closed"})
         } else if once_in(4) {
-            let until = Timestamp::now() + Duration::from_hours(1 + colloquy_model::random::u64() % 48);
+            let until =
+                Timestamp::now() + Duration::from_hours(1 + colloquy_model::random::u64() % 48);
             json!({"status": "pending", "snoozed_until": until})
         } else if once_in(4) {
             json!({"status": "pending"})
@@ -316,20 +317,34 @@ impl Api {
     }
 
     /// One document with its history: versions, side lines, some merged, some in conflict.
-    async fn document(&self, title: &str, number: usize, people: &[String]) -> Result<(), DemoError> {
-        let (author, other) = (any(people).map(String::as_str), any(people).map(String::as_str));
+    async fn document(
+        &self,
+        title: &str,
+        number: usize,
+        people: &[String],
+    ) -> Result<(), DemoError> {
+        let (author, other) = (
+            any(people).map(String::as_str),
+            any(people).map(String::as_str),
+        );
         let first = shop::page(title, 0);
         let body = json!({"title": title, "content": first});
         let made = self.post("/api/v1/documents", body, author).await?;
         let id = text(&made, "id").to_owned();
         let at = format!("/api/v1/documents/{id}");
         let all = json!({"visibility": "account", "default_role": "editor"});
-        self.ask(Method::PUT, &format!("{at}/permissions"), Some(all), author).await?;
+        self.ask(Method::PUT, &format!("{at}/permissions"), Some(all), author)
+            .await?;
         for edition in 1..2 + number % 4 {
             let body = json!({
                 "content": shop::page(title, edition), "message": shop::message(edition),
             });
-            self.post(&format!("{at}/versions"), body, any(people).map(String::as_str)).await?;
+            self.post(
+                &format!("{at}/versions"),
+                body,
+                any(people).map(String::as_str),
+            )
+            .await?;
         }
         let comment = json!({"body": any(shop::COMMENTS), "start_line": 3, "end_line": 3});
         self.post(&format!("{at}/comments"), comment, other).await?;
@@ -337,7 +352,8 @@ impl Api {
             let branch = format!("draft-{}", number + 1);
             // Its last line is another one than the head's will be.
             let text = shop::side_line(title, 1 + number % 4);
-            let body = json!({"content": text, "branch": branch, "message": "A proposal for the season"});
+            let body =
+                json!({"content": text, "branch": branch, "message": "A proposal for the season"});
             self.post(&format!("{at}/versions"), body, other).await?;
             if number % 6 == 0 {
                 let merge = json!({"source": branch, "message": "Take over the proposal"});
@@ -362,9 +378,16 @@ impl Api {
         let Some(conversation) = any(&open) else {
             return self.conversation(people).await;
         };
-        let at = format!("/v1/conversations/{}", text(conversation, "conversation_id"));
+        let at = format!(
+            "/v1/conversations/{}",
+            text(conversation, "conversation_id")
+        );
         let by_agent = once_in(2);
-        let words = any(if by_agent { shop::ANSWERS } else { shop::QUESTIONS });
+        let words = any(if by_agent {
+            shop::ANSWERS
+        } else {
+            shop::QUESTIONS
+        });
         let body = json!({
             "content": words.copied().unwrap_or_default(),
             "sender_type": if by_agent { "agent" } else { "customer" },

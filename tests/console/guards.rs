@@ -76,10 +76,7 @@ async fn no_cookie_opens_anything_but_its_own_session() {
         "colloquy_session=\"';--".to_owned(),
     ];
     for cookie in forged {
-        let forger = Person {
-            cookie: Some(cookie),
-            ..person.clone()
-        };
+        let forger = person.clone().with_cookie(Some(cookie));
         forger.get("/console/inbox").await.expect(303);
     }
     // A session's token is no key, and a key no session.

@@ -176,10 +176,7 @@ async fn a_session_survives_a_restart_and_a_kill() {
     let operator = Person::operator(&server).await;
     server.kill9();
     server.restart();
-    let at_new_port = |person: Person| Person {
-        cookie: person.cookie,
-        ..Person::stranger(&server)
-    };
+    let at_new_port = |person: Person| Person::stranger(&server).with_cookie(person.cookie);
     at_new_port(person).get("/console/inbox").await.expect(200);
     at_new_port(operator)
         .get("/console/session")
@@ -243,10 +240,7 @@ async fn operators_sign_in_with_the_token_or_by_name_once_they_have_been_made() 
         "op_another0123456789abcdefghijABCDEF",
     );
     server.restart();
-    let holder = Person {
-        cookie: holder.cookie,
-        ..Person::stranger(&server)
-    };
+    let holder = Person::stranger(&server).with_cookie(holder.cookie);
     holder.get("/console/session").await.expect(303);
 }
 

@@ -67,8 +67,26 @@ async fn every_thread_of_the_server_is_watched() {
     let known = watched(&server).await;
     assert_eq!(unwatched(&known), [""; 0], "{known:?}");
     for name in [
-        "main", "worker", "writer", "loads", "lists", "texts", "streams", "upkeep", "feed",
-        "search", "indexer", "finder", "chores", "timers", "bin", "webhooks", "courier",
+        "main",
+        "worker",
+        "writer",
+        "loads",
+        "lists",
+        "texts",
+        "streams",
+        "upkeep",
+        "feed",
+        "search",
+        "indexer",
+        "finder",
+        "message-search",
+        "message-indexer",
+        "message-finder",
+        "chores",
+        "timers",
+        "bin",
+        "webhooks",
+        "courier",
     ] {
         assert!(
             known.get(name).is_some_and(|running| *running > 0),

@@ -110,3 +110,34 @@ async fn a_search_at_any_node_knows_what_was_acknowledged_at_another() {
         .expect(200);
     assert_eq!(found(&at_other).await, (6, 6));
 }
+
+#[tokio::test]
+async fn a_search_for_conversations_at_any_node_knows_what_was_acknowledged_at_another() {
+    let nodes = nodes(2);
+    let client = nodes[0].account().await.test();
+    let at_other = client.at(&nodes[1].address());
+    let found = async |client: &Client, q: &str| {
+        let path = format!("/v1/conversations?q={q}");
+        client.get(&path).await.expect(200).total()
+    };
+    let customer = client.customer().await;
+    let conversation = client.conversation_of(&customer).await;
+    for count in 1..=5 {
+        let word = format!("quokka{count}");
+        client.message(&conversation, &word).await.expect(201);
+        assert_eq!(found(&at_other, &word).await, 1);
+    }
+    at_other
+        .patch(
+            &format!("/v1/customers/{customer}"),
+            json!({"name": "Bettong"}),
+        )
+        .await
+        .expect(200);
+    assert_eq!(found(&client, "bettong").await, 1);
+    assert_eq!(found(&at_other, "bettong").await, 1);
+    let close = format!("/v1/conversations/{conversation}/close");
+    client.call("POST", &close).await.expect(200);
+    assert_eq!(found(&at_other, "quokka1&status=closed").await, 1);
+    assert_eq!(found(&at_other, "quokka1&status=active").await, 0);
+}

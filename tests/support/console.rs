@@ -93,6 +93,11 @@ impl Person {
         (person, user)
     }
 
+    /// The same with another cookie.
+    pub(crate) fn with_cookie(self, cookie: Option<String>) -> Self {
+        Self { cookie, ..self }
+    }
+
     /// Tries to sign in with these fields.
     pub(crate) async fn sign_in(&mut self, fields: &[(&str, &str)]) -> Seen {
         let seen = self.post_without_token("/console/sign-in", fields).await;

@@ -27,15 +27,17 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["customer_names", "journal", "model", "runtime", "store"],
     ),
     ("limiter", &["model", "runtime"]),
-    ("search", &["model", "runtime", "store"]),
+    ("search", &["feed", "model", "runtime", "store"]),
     (
         "conversation",
         &[
             "accounts",
             "customer_names",
+            "feed",
             "journal",
             "model",
             "runtime",
+            "search",
             "store",
         ],
     ),
@@ -152,11 +154,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
             "sweeper",
         ],
         "the registry owns handles and starts actors, and both report to it when an entity may go or must be loaded again",
-    ),
-    (
-        "search",
-        &["index", "mod", "writer"],
-        "what a search finds and how it fails is defined by the folder's own file",
     ),
     (
         "merge/three_way",

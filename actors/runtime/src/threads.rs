@@ -13,14 +13,14 @@
 //! | `pool` | computes for a worker | tokio, [`register`] | the computation has no result |
 //! | `writer` | commits | [`spawn`] | the process ends |
 //! | `checkpoints` | moves SQLite's log into its file | [`spawn`] | the process ends |
-//! | `loads`, `lists`, `texts`, `streams`, `upkeep`, `search` | read the store and the search index | [`spawn`] | the process ends |
+//! | `loads`, `lists`, `texts`, `streams`, `upkeep`, `search`, `message-search` | read the store and the search indexes | [`spawn`] | the process ends |
 //! | `feed` | gives commits to subscribers | [`spawn`] | it starts again; subscribers go on from the store |
 //! | `webhooks` | sends deliveries | [`ActorHandle`](crate::ActorHandle) | it starts again from what is stored |
 //! | `courier` | drives the connections to webhooks' endpoints | [`spawn`] | the process ends |
 //! | `names` | resolves the names of these endpoints | tokio, [`register`] | the name is not resolved |
 //! | `signs` | gives realtime signals to connections | [`spawn`] | it starts again; listeners connect again |
-//! | `indexer` | writes the search index | [`spawn`] | `finder` opens the index again |
-//! | `finder` | feeds the search index | [`BackgroundThread`] | it starts again |
+//! | `indexer`, `message-indexer` | write the search indexes of documents and of conversations | [`spawn`] | `finder`, `message-finder` opens the index again |
+//! | `finder`, `message-finder` | feed these indexes | [`BackgroundThread`] | it starts again |
 //! | `timers`, `chores`, `bin` | do what is due without a request | [`BackgroundThread`] | it starts again |
 //! | `peers` | answers other nodes about this one's actors | [`BackgroundThread`] | it starts again |
 //! | `limits` | tells other nodes what was spent of limits | [`BackgroundThread`] | it starts again |

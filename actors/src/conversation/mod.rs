@@ -1,5 +1,6 @@
 //! A conversation: one supervised actor that owns its state and gives its messages their sequence.
-//! This is the way in: the actors by id, their lists.
+//! This is the way in: the actors by id, their lists. Beside the actors a thread keeps the index up
+//! in which lists are searched (`search_indexer`).
 
 pub mod messages;
 
@@ -8,6 +9,7 @@ mod context;
 mod draft;
 mod message_rules;
 mod rules;
+mod search_indexer;
 mod state;
 
 #[cfg(test)]
@@ -20,6 +22,7 @@ use serde_json::value::RawValue;
 
 pub use self::actor::{ConversationCommand, MessageLookup};
 pub use self::rules::ConversationRequest;
+pub(crate) use self::search_indexer::SearchIndexer;
 pub use self::state::{Changed, Conversation};
 
 use self::context::CheckContext;
@@ -29,9 +32,11 @@ use self::messages::{
     StartConversation,
 };
 use self::rules::invalid;
+use self::search_indexer::ConversationSearch;
 use self::state::stored_json;
 use crate::accounts::Identity;
 use crate::customer_names::Names;
+use crate::search::Window;
 use crate::store::{
     ConversationHeader, ConversationQuery, Facets, ListFailure, MessageQuery, ReadError,
     RevisionQuery, Store, Stored, StoredPage,
@@ -43,14 +48,19 @@ use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, S
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
-use colloquy_model::page::{Page, Paging};
+use colloquy_model::page::{Page, Paging, Start};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Directory, LoadError};
 
+/// How often is searched where what was found changes meanwhile; then it is left out.
+const SEARCHES_MAX: u32 = 3;
+
 /// A list of conversations.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the parameters' own names")]
 pub struct ConversationList {
+    /// By relevance, and by nothing else.
+    pub q: Option<String>,
     pub status: Option<Status>,
     pub customer: Option<CustomerId>,
     pub channel: Option<Channel>,
@@ -85,6 +95,8 @@ pub struct Conversations {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) names: Arc<Names>,
+    /// None where `q` is switched off.
+    pub(crate) finder: Option<SearchIndexer>,
 }
 
 impl Conversations {
@@ -192,13 +204,18 @@ impl Conversations {
             };
             self.customer(tenant, named).await.map_err(in_a_list)?;
         }
-        let query = ConversationQuery {
-            tenant,
-            facets,
-            by_update: query.by_update,
-            paging: query.paging,
+        let found = match &query.q {
+            Some(words) => self.search((tenant, words), facets, query.paging).await?,
+            None => {
+                let query = ConversationQuery {
+                    tenant,
+                    facets,
+                    by_update: query.by_update,
+                    paging: query.paging,
+                };
+                self.store.conversations(query).await?
+            }
         };
-        let found = self.store.conversations(query).await?;
         let id = |index: Option<usize>| found.items.get(index?).map(|header| header.id.to_string());
         let (first, last) = (id(Some(0)), id(found.items.len().checked_sub(1)));
         for header in &found.items {
@@ -214,6 +231,51 @@ impl Conversations {
         // Shapes of ours can't fail.
         let _ = serde_json::to_writer(&mut data, &views);
         Ok(page(data.into(), first, last, &found))
+    }
+
+    /// A page of what a search finds. What has changed since so that it would not be found any more
+    /// is searched for again.
+    async fn search(
+        &self,
+        (tenant, words): (Tenant, &str),
+        facets: Facets,
+        paging: Paging,
+    ) -> Result<StoredPage<ConversationHeader>, ListFailure> {
+        let Some(finder) = &self.finder else {
+            return Err(ListFailure::Invalid(Invalid::new(
+                "q",
+                "is switched off on this server; list without it",
+            )));
+        };
+        let offset = match paging.start {
+            Start::Offset(offset) => offset,
+            Start::After(_) | Start::Before(_) => 0,
+        };
+        let search = ConversationSearch {
+            tenant,
+            facets: &facets,
+            words,
+            window: Window {
+                limit: usize::try_from(paging.limit).unwrap_or(usize::MAX),
+                offset: usize::try_from(offset).unwrap_or(usize::MAX),
+            },
+        };
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let found = finder.find(search).await?;
+            let among = self.store.conversations_among(tenant, found.numbers());
+            let mut items = among.await?;
+            items.retain(|header| search_indexer::passes(&facets, header));
+            if items.len() == found.hits.len() || attempt == SEARCHES_MAX {
+                return Ok(StoredPage {
+                    items,
+                    total: found.total,
+                    before: offset > 0,
+                    after: offset.saturating_add(paging.limit.into()) < found.total,
+                });
+            }
+        }
     }
 
     fn shown<'h>(&self, tenant: Tenant, header: &'h ConversationHeader) -> Shown<'h> {

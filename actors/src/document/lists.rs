@@ -9,6 +9,7 @@ use super::refusal::{Failure, invalid};
 use super::search_indexer::DocumentSearch;
 use super::service::Documents;
 use super::state::{Document, Facts, to_json};
+use crate::search::Window;
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, LinkUses, ListFailure,
     ReadError, StoredPage,
@@ -178,12 +179,14 @@ impl Documents {
             tenant: wanted.tenant,
             deleted: wanted.deleted,
             words,
-            limit: if filtered {
-                usize::MAX
-            } else {
-                count(limit.into())
+            window: Window {
+                limit: if filtered {
+                    usize::MAX
+                } else {
+                    count(limit.into())
+                },
+                offset: if filtered { 0 } else { count(offset) },
             },
-            offset: if filtered { 0 } else { count(offset) },
         };
         let hits = self.finder.find(search).await?;
         let among = Some(hits.numbers());

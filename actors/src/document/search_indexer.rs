@@ -1,61 +1,38 @@
-//! Search over documents: the index of their titles and heads, and the thread that keeps it up with
-//! what happens. It may lag for a moment; whoever searches waits until it knows everything that was
-//! acknowledged before.
+//! Search over documents: what an index of their titles and heads is filled with, and how it is
+//! searched.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::content_reader::{unpack, unpacked_bytes};
 use super::state::Facts;
-use crate::feed::{Ended, Feed, Interest, Item};
-use crate::search::{Closed, Entry, Found, INDEXER, Search, SearchError};
+use crate::feed::{Feed, Interest};
+use crate::search::{
+    Closed, Entry, Found, Happened, Indexer, Place, Search, SearchError, Source, ThreadNames,
+    Titled, Window, insist, insist_if_readable,
+};
 use crate::store::{
     FeedRow, FramedVersion, IndexedDocument, ListFailure, OwnedDocument, ReadError, Store,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::event::Event;
 use colloquy_model::id::DocumentId;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
-use colloquy_runtime::file_lock;
 use colloquy_runtime::offload::{self, ComputeRequest, Effort};
-use colloquy_runtime::threads::{BackgroundThread, RestartBackoff};
 
-/// How long a search waits for the index.
-const SEARCH_WAIT: Duration = Duration::from_secs(2);
-/// How long its answer may take: one search is interrupted after 2 s, but others may stand before
-/// it.
-const SEARCH_MAX: Duration = Duration::from_secs(4);
-/// Events waiting for the index; one that lags further reads the store.
-const QUEUE: usize = 1_024;
 /// Documents read from the store at once.
 const PAGE: u32 = 500;
-/// How long the thread pauses after a failure.
-const PAUSE: Duration = Duration::from_secs(1);
+const THREADS: ThreadNames = ThreadNames {
+    follower: "finder",
+    writer: "indexer",
+    readers: "search",
+};
 
-/// The index, and the thread that fills it.
-pub(crate) struct SearchIndexer {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<BackgroundThread>>,
-    /// Keeps other processes from the index.
-    _lock: File,
-}
-
-struct Shared {
-    store: Arc<dyn Store>,
-    feed: Arc<Feed>,
-    path: PathBuf,
-    /// What may wait for a reading connection.
-    reads: QueueBounds,
-    /// Another one when this one turned out to be damaged.
-    index: Mutex<Arc<Search>>,
-}
+/// The index of documents, and the thread that fills it.
+pub(crate) struct SearchIndexer(Indexer<Documents>);
 
 /// A search for documents.
 #[derive(Debug, Clone, Copy)]
@@ -66,10 +43,8 @@ pub(crate) struct DocumentSearch<'q> {
     pub(crate) deleted: bool,
     /// The words, as the caller wrote them.
     pub(crate) words: &'q str,
-    /// How many documents are wanted.
-    pub(crate) limit: usize,
-    /// How many are left out first.
-    pub(crate) offset: usize,
+    /// The part of what fits that is wanted.
+    pub(crate) window: Window,
 }
 
 impl SearchIndexer {
@@ -83,31 +58,14 @@ impl SearchIndexer {
         feed: Arc<Feed>,
         reads: QueueBounds,
     ) -> Result<Self, SearchError> {
-        let failed = |error| SearchError::File(path.to_owned(), error);
-        let lock = file_lock::try_lock(path).map_err(failed)?;
-        let lock = lock.ok_or_else(|| SearchError::InUse(path.to_owned()))?;
-        let (index, position) = Search::open(path, feed.last(), reads)?;
-        let index = Mutex::new(Arc::new(index));
-        let shared = Arc::new(Shared {
-            store,
-            feed,
+        let place = Place {
             path: path.to_owned(),
             reads,
-            index,
-        });
-        let (following, mut opened_at) = (Arc::clone(&shared), Some(position));
-        let thread = BackgroundThread::start("finder", move || {
-            // After a panic the index knows best how far it has come.
-            let position = opened_at
-                .take()
-                .unwrap_or_else(|| following.index().position());
-            run(Arc::clone(&following), position)
-        });
-        Ok(SearchIndexer {
-            shared,
-            thread: Mutex::new(Some(thread.map_err(failed)?)),
-            _lock: lock,
-        })
+            // Retention leaves what tells an index that lags which documents have changed.
+            told_for: None,
+            threads: THREADS,
+        };
+        Indexer::open(place, Documents { store }, feed).map(SearchIndexer)
     }
 
     /// Finds documents, best first.
@@ -115,198 +73,87 @@ impl SearchIndexer {
     /// # Errors
     /// The index is behind, or can't be read.
     pub(crate) async fn find(&self, search: DocumentSearch<'_>) -> Result<Found, ListFailure> {
-        let caught_up = self.shared.store.catch_up().await;
-        caught_up.map_err(|_| ListFailure::Away)?;
-        let index = self.shared.index();
-        let wanted = self.shared.feed.last();
-        self.shared.feed.reach();
-        index
-            .wait_for(wanted, SEARCH_WAIT)
-            .await
-            .map_err(|_| ListFailure::Away)?;
         let partition = match search.deleted {
             true => deleted(search.tenant),
             false => search.tenant,
         };
-        let found = index.find(partition, search.words, search.limit, search.offset);
-        Ok(tokio::time::timeout(SEARCH_MAX, found)
+        self.0
+            .find(|index| index.find(partition, search.words, search.window))
             .await
-            .map_err(|_| ListFailure::TooSlow)??)
     }
 
-    /// Searches know everything up to this position.
-    pub(crate) fn position(&self) -> Position {
-        self.shared.index().position()
+    /// How many positions the index is behind.
+    pub(crate) fn lag(&self) -> u64 {
+        self.0.lag()
     }
 
     /// Ends the thread and closes the index. Blocks: not for an arbiter.
     pub(crate) fn close(&self) {
-        self.thread.lock().take();
-        self.shared.index().close();
+        self.0.close();
     }
 }
 
-async fn run(shared: Arc<Shared>, mut position: Position) {
-    let mut restarts = RestartBackoff::of(INDEXER);
-    loop {
-        let follower = Follower {
-            index: shared.index(),
-            shared: &shared,
-        };
-        if follower.follow(position).await.is_ok() {
-            return;
-        }
-        // Closed it is only when this thread has ended: it is damaged, or its writer has panicked.
-        if !follower.index.damaged() {
-            tokio::time::sleep(restarts.next_wait()).await;
-        }
-        position = shared.open_again().await;
-    }
+/// What is to be found of documents: their titles and heads as they are now.
+struct Documents {
+    store: Arc<dyn Store>,
 }
 
-impl Shared {
-    fn index(&self) -> Arc<Search> {
-        Arc::clone(&self.index.lock())
+impl Source for Documents {
+    type Layout = Titled;
+    const INTEREST: Interest = Interest::Documents;
+    // What changes a document takes longer than to take it in.
+    const GATHERED_FOR: Duration = Duration::ZERO;
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
-    /// Opens the index again, which begins anew where its file is not to be trusted, however often
-    /// it takes.
-    async fn open_again(&self) -> Position {
-        self.index().close();
-        loop {
-            match Search::open(&self.path, self.feed.last(), self.reads) {
-                Ok((index, position)) => {
-                    *self.index.lock() = Arc::new(index);
-                    return position;
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the search index can't be opened again; trying again")
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-}
-
-struct Follower<'s> {
-    index: Arc<Search>,
-    shared: &'s Shared,
-}
-
-impl Follower<'_> {
-    /// Hands in what happens behind this position, until the feed is closed.
-    async fn follow(&self, mut position: Position) -> Result<(), Closed> {
-        loop {
-            let mut heard = self.shared.feed.subscribe(Interest::Documents, QUEUE);
-            if position == Position::ZERO {
-                // Retention may have taken events of documents that are still there.
-                self.take_all().await?;
-            } else {
-                self.catch_up(position, heard.joined).await?;
-            }
-            position = heard.joined.max(position);
-            self.index.reached(position).await?;
-            loop {
-                let first = match heard.next().await {
-                    Ok(first) => first,
-                    Err(Ended::TooSlow) => break,
-                    Err(Ended::Closed) => return Ok(()),
-                };
-                // What has gathered is handed in at once: of a document that changes all the time
-                // only the last state.
-                let rest = std::iter::from_fn(|| heard.waiting()).take(QUEUE);
-                position = self
-                    .take(position, std::iter::once(first).chain(rest).collect())
-                    .await?;
-                if self.index.damaged() {
-                    return Err(Closed);
-                }
-            }
-        }
-    }
-
-    async fn take(&self, position: Position, items: Vec<Item>) -> Result<Position, Closed> {
-        let mut touched = HashMap::new();
-        let mut last = position;
-        for item in items {
-            match item {
-                Item::Event(event) => {
-                    last = last.max(event.position);
-                    touched.insert(event.entity, event.tenant);
-                }
-                Item::Reached(reached) => last = last.max(reached),
-                Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {}
-            }
-        }
-        for (number, tenant) in touched {
-            self.hand_in(position, tenant, number).await?;
-        }
-        self.index.reached(last).await?;
-        Ok(last)
-    }
-
-    /// Hands in every document that there is.
-    async fn take_all(&self) -> Result<(), Closed> {
+    async fn take_all(&self, index: &Search<Titled>) -> Result<(), Closed> {
         let mut behind = EntityNumber::ZERO;
         loop {
-            let page = self
-                .read(|store| store.documents_behind(behind, PAGE))
-                .await;
+            let page = insist(|| self.store.documents_behind(behind, PAGE)).await;
             let Some(last) = page.last() else {
                 return Ok(());
             };
             behind = last.subject.number;
             for OwnedDocument { subject, tenant } in page {
-                self.hand_in(Position::ZERO, tenant, subject.number).await?;
+                let document = (tenant, subject.number);
+                self.hand_in(index, Position::ZERO, document).await?;
             }
         }
     }
 
-    /// Hands in what happened between these positions.
-    async fn catch_up(&self, mut position: Position, until: Position) -> Result<(), Closed> {
-        while position < until {
-            let rows = self
-                .read(|store| store.happened_behind(position, PAGE))
-                .await;
-            let full = rows.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
-            let mut last = position;
-            let mut touched: HashMap<EntityNumber, Arc<Event>> = HashMap::new();
-            for row in rows {
-                match row {
-                    FeedRow::Event(event) => {
-                        last = last.max(event.position);
-                        if event.kind.is_of_document() {
-                            touched.insert(event.entity, event);
-                        }
-                    }
-                    FeedRow::Endpoint { position, .. } => last = last.max(position),
+    async fn take(&self, index: &Search<Titled>, happened: Happened) -> Result<(), Closed> {
+        let mut touched = HashMap::new();
+        for row in happened.rows {
+            match row {
+                FeedRow::Event(event) if event.kind.is_of_document() => {
+                    touched.insert(event.entity, event.tenant);
                 }
+                FeedRow::Event(_) | FeedRow::Endpoint { .. } | FeedRow::Renamed { .. } => {}
             }
-            for (number, event) in touched {
-                self.hand_in(position, event.tenant, number).await?;
-            }
-            position = if full { last } else { until };
         }
-        Ok(())
+        for (number, tenant) in touched {
+            let document = (tenant, number);
+            self.hand_in(index, happened.behind, document).await?;
+        }
+        index.reached(happened.reached).await
     }
+}
 
+impl Documents {
     /// Hands in a document as it is now, or that it is not to be found; everything up to the
     /// position was handed in.
     async fn hand_in(
         &self,
+        index: &Search<Titled>,
         position: Position,
-        tenant: Tenant,
-        number: EntityNumber,
+        (tenant, number): (Tenant, EntityNumber),
     ) -> Result<(), Closed> {
-        loop {
-            match self.entry(tenant, number).await {
-                Ok(Some(entry)) => return self.index.put(position, entry).await,
-                // What can't be read is not found, and does not keep the others out.
-                Ok(None) | Err(ReadError::Unreadable) => {
-                    return self.index.remove(position, number).await;
-                }
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
+        let entry = insist_if_readable(async || self.entry(tenant, number).await).await;
+        match entry.flatten() {
+            Some(entry) => index.put(position, entry).await,
+            None => index.remove(position, number).await,
         }
     }
 
@@ -316,7 +163,7 @@ impl Follower<'_> {
         tenant: Tenant,
         number: EntityNumber,
     ) -> Result<Option<Entry>, ReadError> {
-        let store = &self.shared.store;
+        let store = &self.store;
         let Some(IndexedDocument { row, is_deleted }) = store.document(tenant, number).await?
         else {
             return Ok(None);
@@ -360,21 +207,6 @@ impl Follower<'_> {
             title: facts.title,
             content,
         }))
-    }
-
-    async fn read<T>(
-        &self,
-        ask: impl Fn(&dyn Store) -> crate::store::Later<Result<T, ReadError>>,
-    ) -> T {
-        loop {
-            match ask(&*self.shared.store).await {
-                Ok(found) => return found,
-                Err(error) => {
-                    tracing::warn!(%error, "the search index can't be kept up; trying again")
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
     }
 }
 

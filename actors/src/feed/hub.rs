@@ -35,6 +35,8 @@ pub enum Interest {
     Webhooks,
     /// Those of documents, of every account and mode.
     Documents,
+    /// Those of conversations, of every account and mode, and customers' new names.
+    Conversations,
 }
 
 /// What comes through a subscription, in the order of commits.
@@ -46,10 +48,23 @@ pub enum Item {
     Endpoint(Position, Arc<Endpoint>),
     /// A webhook endpoint that is no more.
     EndpointGone(Position, WebhookId),
+    /// What a customer is called from this position on.
+    Renamed(Position, Arc<Renamed>),
     /// Texts of this entity were redacted: what is held of its events is to be let go.
     Redacted(EntityNumber),
     /// Everything up to this position has come.
     Reached(Position),
+}
+
+/// A customer's new name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renamed {
+    /// The number of the customer's identifier.
+    pub customer: EntityNumber,
+    /// The account and mode that it belongs to.
+    pub tenant: Tenant,
+    /// What the customer is called now.
+    pub name: Box<str>,
 }
 
 /// Why a subscription brings nothing more.
@@ -139,7 +154,7 @@ struct Table {
     known: HashMap<WebhookId, Tenant>,
     /// The last position that was published.
     last: Position,
-    /// The last position that was published to who follows webhooks, and to who follows documents.
+    /// The last position that was published to each of the server's own subscribers.
     last_for: LastFor,
     subscriptions: u64,
     inbox: Arc<Inbox>,
@@ -151,6 +166,7 @@ struct Table {
 struct LastFor {
     webhooks: Position,
     documents: Position,
+    conversations: Position,
 }
 
 impl LastFor {
@@ -158,6 +174,8 @@ impl LastFor {
         self.webhooks = event.position;
         if event.kind.is_of_document() {
             self.documents = event.position;
+        } else {
+            self.conversations = event.position;
         }
     }
 
@@ -165,6 +183,7 @@ impl LastFor {
         match interest {
             Interest::Webhooks => self.webhooks = position,
             Interest::Documents => self.documents = position,
+            Interest::Conversations => self.conversations = position,
             Interest::Events(..) => {}
         }
     }
@@ -294,6 +313,7 @@ impl Feed {
             _ if !table.wanted.contains_key(&interest) => table.last,
             Interest::Webhooks => table.last_for.webhooks,
             Interest::Documents => table.last_for.documents,
+            Interest::Conversations => table.last_for.conversations,
             Interest::Events(..) => table.last,
         };
         last.distance_from(position)
@@ -375,7 +395,16 @@ impl Batch<'_> {
         endpoints.contains_key(&tenant)
             || wanted(Interest::Events(tenant, EventSource::Entity(entity.number)))
             || wanted(Interest::Events(tenant, EventSource::Account))
-            || (entity.kind == Kind::Document && wanted(Interest::Documents))
+            || match entity.kind {
+                Kind::Document => wanted(Interest::Documents),
+                Kind::Conversation => wanted(Interest::Conversations),
+                Kind::Account
+                | Kind::Key
+                | Kind::User
+                | Kind::Customer
+                | Kind::Webhook
+                | Kind::Supervision => false,
+            }
     }
 
     /// Publishes an event, to whoever wants it when the batch is dropped.
@@ -396,6 +425,14 @@ impl Batch<'_> {
         self.table.endpoint_gone(id);
         self.table.last_for.webhooks = position;
         self.items.push(Item::EndpointGone(position, id));
+    }
+
+    /// Publishes what a customer is called from this position on, where anybody wants it.
+    pub(crate) fn renamed(&mut self, position: Position, renamed: Renamed) {
+        if self.table.wanted.contains_key(&Interest::Conversations) {
+            self.table.last_for.conversations = position;
+            self.items.push(Item::Renamed(position, Arc::new(renamed)));
+        }
     }
 
     /// Publishes that texts of this entity were redacted.
@@ -431,7 +468,7 @@ impl Interest {
     fn account(self) -> Option<u32> {
         match self {
             Interest::Events(tenant, _) => Some(tenant.account_number()),
-            Interest::Webhooks | Interest::Documents => None,
+            Interest::Webhooks | Interest::Documents | Interest::Conversations => None,
         }
     }
 }
@@ -470,14 +507,18 @@ impl Listeners {
             Item::Event(event) => {
                 self.give_lines(event, item, share_max);
                 self.give(Interest::Webhooks, item);
-                if event.kind.is_of_document() {
-                    self.give(Interest::Documents, item);
-                }
+                let entities = match event.kind.is_of_document() {
+                    true => Interest::Documents,
+                    false => Interest::Conversations,
+                };
+                self.give(entities, item);
             }
             Item::Reached(_) => {
                 self.give(Interest::Webhooks, item);
                 self.give(Interest::Documents, item);
+                self.give(Interest::Conversations, item);
             }
+            Item::Renamed(..) => self.give(Interest::Conversations, item),
             Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {
                 self.give(Interest::Webhooks, item)
             }

@@ -160,7 +160,10 @@ mod tests {
         let word = |item: &Item| match item {
             Item::Event(event) => format!("event of {}", event.tenant.account_number()),
             Item::Reached(position) => format!("reached {position}"),
-            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => "other".to_owned(),
+            Item::Endpoint(..)
+            | Item::EndpointGone(..)
+            | Item::Renamed(..)
+            | Item::Redacted(..) => "other".to_owned(),
         };
         let messages = std::iter::from_fn(|| inbox.next());
         let words = messages.flat_map(|message| match &message {

@@ -16,5 +16,5 @@ mod reader;
 pub use cursor::Cursor;
 pub use events::{EventList, EventListing, Events};
 pub(crate) use hub::Batch;
-pub use hub::{Ended, Feed, Interest, Item, Subscription};
+pub use hub::{Ended, Feed, Interest, Item, Renamed, Subscription};
 pub use reader::{EventReader, Falling, Followed, ReadEnd};

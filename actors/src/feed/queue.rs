@@ -25,6 +25,7 @@ impl Item {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Item::Event(event) => OVERHEAD + 2 * event.payload.len(),
+            Item::Renamed(_, renamed) => OVERHEAD + renamed.name.len(),
             Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) | Item::Reached(_) => {
                 OVERHEAD
             }

@@ -141,6 +141,7 @@ impl EventReader {
                 Ok(
                     Item::Endpoint(..)
                     | Item::EndpointGone(..)
+                    | Item::Renamed(..)
                     | Item::Redacted(..)
                     | Item::Reached(_),
                 ) => {}

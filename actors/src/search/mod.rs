@@ -1,10 +1,11 @@
-//! Full-text search over titles and contents: a file of its own beside the store, which can be
-//! lost. Knows texts by number and tenant; what they are the texts of, and who may read them, is
-//! its users' business.
+//! Full-text search: each index a file of its own beside the store, which can be lost, with threads
+//! of its own. Knows texts by number and tenant; what they are the texts of, and who may read them,
+//! is its users' business.
 //!
 //! - `words.rs`: what is one word, and how a query is read.
-//! - `index.rs`: the file.
-//! - `writer.rs`: the thread that fills it.
+//! - `index.rs`: the file; `layout.rs`: what its tables have to offer; `titled.rs`: texts that have a
+//!   title, each found by itself; `grouped.rs`: texts in groups, found as groups.
+//! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened.
 //! - here: the handle.
 //!
 //! # Promises
@@ -17,19 +18,26 @@
 //!   to it.
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and
 //!   log.
-//! - A file that is missing, damaged, of another version or ahead of the store is begun anew from
-//!   position 0.
+//! - A file that is missing, damaged, of another version, ahead of the store or further behind than
+//!   the store can tell is begun anew from position 0.
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
 //!   whose asker has left; what finds no room in the queue, or waits in it for too long, is
-//!   refused. Memory: 32 MiB of texts in the queue at most, then [`Search::put`] waits. What is in
+//!   refused. Memory: 32 MiB of texts in the queue at most, then [`Search::hand_in`] waits. What is in
 //!   the queue holds nothing that anybody else waits for.
 //! - While the disk is full, searches are behind and everything else goes on; when there is room
 //!   again, it catches up.
 
+mod following;
+mod found;
+mod grouped;
 mod index;
+mod layout;
+mod titled;
 mod words;
 mod writer;
 
+#[cfg(test)]
+mod grouped_tests;
 #[cfg(test)]
 mod tests;
 
@@ -44,18 +52,23 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use tokio::sync::{Semaphore, watch};
 
-use self::index::{Opened, Window};
-use self::writer::{Shared, Task, Work, Writer};
+pub(crate) use self::following::{Happened, Indexer, Source, insist, insist_if_readable};
+pub use self::found::{Found, Hit, Window};
+pub use self::grouped::{FACETS, Group, GroupChange, GroupFilter, Grouped, Label};
+pub use self::layout::Layout;
+pub use self::titled::{Entry, EntryChange, Titled};
+
+use self::index::{Followed, Opened};
+use self::writer::{Pace, Shared, Work, Writer};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
+use colloquy_runtime::file_lock;
 use colloquy_runtime::threads;
 
-/// What the thread is called that fills the file.
-pub(crate) const INDEXER: &str = "indexer";
 /// Room in the queue, in KiB of text; nothing takes less than one.
 const QUEUE_KIB: u32 = 32 * 1_024;
 
@@ -86,68 +99,35 @@ pub struct Closed;
 #[error("the search index has not come so far yet")]
 pub struct Behind;
 
-/// A text that searches find, by its title and its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The number of the document's identifier, which names the text in all tenants.
-    pub number: EntityNumber,
-    /// Whose it is: found by nobody else.
-    pub tenant: Tenant,
-    /// Counts more than the content.
-    pub title: String,
-    /// The whole text, as the document holds it.
-    pub content: String,
+/// Where an index is, and how it is kept.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// What may wait for a reading connection.
+    pub reads: QueueBounds,
+    /// For how long what happened can be read from the store; none: for ever. An index that lags
+    /// further is begun anew.
+    pub told_for: Option<Duration>,
+    /// What its threads are called.
+    pub threads: ThreadNames,
 }
 
-/// A text that fits a query, and how well.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hit {
-    /// The number under which the text was put in.
-    pub number: EntityNumber,
-    /// How well: the lower, the better. Comparable within one answer only.
-    pub rank: f64,
-}
-
-/// What a search found: the wanted part of it, and how much there is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// The part that was asked for, best first; of equal ones the newest first.
-    pub hits: Vec<Hit>,
-    /// How many texts fit the query, on this part of the list or not.
-    pub total: u64,
-}
-
-impl Found {
-    /// The texts of this part, by number.
-    #[must_use]
-    pub fn numbers(&self) -> Arc<[EntityNumber]> {
-        self.hits.iter().map(|hit| hit.number).collect()
-    }
-}
-
-/// How the writer does its chores.
+/// What the threads of an index are called.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
-    chores_every: Duration,
-    erase_after: Duration,
-    /// After a first failure; twice as long after each further one.
-    retry_after: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Pace {
-            chores_every: Duration::from_secs(1),
-            erase_after: Duration::from_secs(10),
-            retry_after: Duration::from_secs(1),
-        }
-    }
+pub struct ThreadNames {
+    /// The one that follows the feed.
+    pub follower: &'static str,
+    /// The one that writes the file.
+    pub writer: &'static str,
+    /// Those that search in it.
+    pub readers: &'static str,
 }
 
 /// The search index: one thread that writes it, and a few connections that search in it.
-pub struct Search {
+pub struct Search<L: Layout> {
     path: PathBuf,
-    inbox: Mutex<Option<Sender<Work>>>,
+    inbox: Mutex<Option<Sender<Work<L>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Searches take turns by account number.
     readers: Readers<u32>,
@@ -155,39 +135,40 @@ pub struct Search {
     reached: watch::Receiver<Position>,
 }
 
-impl Search {
-    /// Opens the index in this file, and tells up to which position of the feed it knows
-    /// everything: hand in what follows. `newest` is the store's last position; an index that is
-    /// ahead of it belongs to another past. `reads` bounds the searches that wait for their turn.
+impl<L: Layout> Search<L> {
+    /// Opens the index, and tells up to which position of the feed it knows everything: hand in what
+    /// follows. `newest` is the store's last position; an index that is ahead of it belongs to
+    /// another past.
     ///
     /// # Errors
     /// The file can't be used, nor made anew.
-    pub fn open(
-        path: &Path,
-        newest: Position,
-        reads: QueueBounds,
-    ) -> Result<(Self, Position), SearchError> {
-        Self::open_at(Pace::default(), path, newest, reads)
+    pub fn open(place: &Place, newest: Position) -> Result<(Self, Position), SearchError> {
+        Self::open_at(Pace::default(), place, newest)
     }
 
     fn open_at(
         pace: Pace,
-        path: &Path,
+        place: &Place,
         newest: Position,
-        reads: QueueBounds,
     ) -> Result<(Self, Position), SearchError> {
+        let Place {
+            ref path,
+            reads,
+            told_for,
+            threads: names,
+        } = *place;
         let path = &resolved(path);
         let Opened {
             connection,
             position,
-        } = open_or_begin(path, newest)?;
+        } = open_or_begin::<L>(path, Followed { newest, told_for })?;
         let reader = || {
             index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
                 .map_err(|error| no_sqlite(path, error))
         };
         let no_thread = |error| SearchError::File(path.to_owned(), error);
         let readers =
-            Readers::start("search", vec![reader()?, reader()?], reads).map_err(no_thread)?;
+            Readers::start(names.readers, vec![reader()?, reader()?], reads).map_err(no_thread)?;
         let (sender, reached) = watch::channel(position);
         let shared = Arc::new(Shared {
             reached: sender,
@@ -210,9 +191,8 @@ impl Search {
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
         // the index again.
-        let thread = threads::spawn(INDEXER, threads::Report(move || room.close()), move || {
-            writer.run()
-        });
+        let on_panic = threads::Report(move || room.close());
+        let thread = threads::spawn(names.writer, on_panic, move || writer.run());
         let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((
             Search {
@@ -227,33 +207,21 @@ impl Search {
         ))
     }
 
-    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
-        let bytes = entry.title.len() + entry.content.len();
-        self.hand_in(position, bytes, Task::Put(Box::new(entry)))
-            .await
-    }
-
-    /// Takes a text out, if there is one.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
-        self.hand_in(position, 0, Task::Remove(number)).await
-    }
-
     /// Tells that everything up to this position has been handed in.
     ///
     /// # Errors
     /// [`Closed`].
     pub async fn reached(&self, position: Position) -> Result<(), Closed> {
-        self.hand_in(position, 0, Task::Pass).await
+        self.hand_in(position, Vec::new()).await
     }
 
-    async fn hand_in(&self, position: Position, bytes: usize, task: Task) -> Result<(), Closed> {
+    /// Makes these changes, in their order; with them everything up to the position has been handed
+    /// in. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn hand_in(&self, position: Position, changes: Vec<L::Change>) -> Result<(), Closed> {
+        let bytes: usize = changes.iter().map(L::bytes).sum();
         let kib = u32::try_from(bytes / 1_024 + 1)
             .unwrap_or(u32::MAX)
             .min(QUEUE_KIB);
@@ -265,7 +233,7 @@ impl Search {
             Some(inbox) => inbox
                 .send(Work {
                     position,
-                    task,
+                    changes,
                     room,
                 })
                 .map_err(|_| Closed),
@@ -294,24 +262,18 @@ impl Search {
         }
     }
 
-    /// What fits in this tenant: `limit` texts from the `offset`-th on. All words of the query must
-    /// be in title or content, whatever their case and accents; those in quotation marks one behind
-    /// the other; the last may go on. No query is wrong: one without a word finds nothing.
-    #[must_use]
-    pub fn find(
+    /// Reads in the turn of this tenant's account.
+    fn read(
         &self,
         tenant: Tenant,
-        query: &str,
-        limit: usize,
-        offset: usize,
+        find: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<Found> + Send + 'static,
     ) -> Later<Result<Found, ReadError>> {
-        let (query, shared) = (query.to_owned(), Arc::clone(&self.shared));
+        let shared = Arc::clone(&self.shared);
         // A tenant's number and its complement, which has an account's other texts, are one
         // account's.
         let account = Tenant::from_number(tenant.number().max(!tenant.number())).account_number();
         let found = self.readers.read(account, move |connection| {
-            let found = index::find(connection, tenant, &query, Window { limit, offset });
-            found.inspect_err(|error| shared.note(error))
+            find(connection).inspect_err(|error| shared.note(error))
         });
         // A damaged index is made anew: soon it answers.
         Box::pin(async move {
@@ -354,17 +316,88 @@ impl Search {
         // Only once: by then the path may be that of the index which was opened after this one.
         if is_first && self.damaged() {
             // What stays is found damaged again.
-            if let Err(error) = delete(&self.path, "it is damaged") {
+            if let Err(error) = begin_anew(&self.path, "it is damaged") {
                 tracing::error!(%error, "the damaged search index can't be deleted");
             }
         }
     }
 }
 
-impl Drop for Search {
+impl<L: Layout> Drop for Search<L> {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+impl Search<Titled> {
+    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
+        let change = EntryChange::Put(Box::new(entry));
+        self.hand_in(position, vec![change]).await
+    }
+
+    /// Takes a text out, if there is one.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
+        self.hand_in(position, vec![EntryChange::Remove(number)])
+            .await
+    }
+
+    /// What fits in this tenant: the part of it that is wanted. All words of the query must be in
+    /// title or content, whatever their case and accents; those in quotation marks one behind the
+    /// other; the last may go on. No query is wrong: one without a word finds nothing.
+    #[must_use]
+    pub fn find(
+        &self,
+        tenant: Tenant,
+        query: &str,
+        window: Window,
+    ) -> Later<Result<Found, ReadError>> {
+        let query = query.to_owned();
+        self.read(tenant, move |connection| {
+            titled::find(connection, tenant, &query, window)
+        })
+    }
+}
+
+impl Search<Grouped> {
+    /// The groups of this tenant that fit and pass the filter: the part of them that is wanted. All
+    /// words of the query must be in texts of the group or in its label, whatever their case and
+    /// accents; those in quotation marks one behind the other in one text; the last may go on. No
+    /// query is wrong: one without a word finds nothing.
+    #[must_use]
+    pub fn find(
+        &self,
+        (tenant, query): (Tenant, &str),
+        filter: GroupFilter,
+        window: Window,
+    ) -> Later<Result<Found, ReadError>> {
+        let query = query.to_owned();
+        self.read(tenant, move |connection| {
+            grouped::find(connection, (tenant, &query), &filter, window)
+        })
+    }
+}
+
+/// Deletes the index in this file, where there is one: what is not followed must not stay.
+///
+/// # Errors
+/// The file can't be deleted, or another process has it.
+pub fn discard(path: &Path) -> Result<(), SearchError> {
+    let path = &resolved(path);
+    if !index::files(path).iter().any(|file| file.exists()) {
+        return Ok(());
+    }
+    let failed = |error| SearchError::File(path.to_owned(), error);
+    let lock = file_lock::try_lock(path).map_err(failed)?;
+    let _lock = lock.ok_or_else(|| SearchError::InUse(path.to_owned()))?;
+    tracing::warn!(path = %path.display(), "the search index is deleted: it is switched off");
+    delete(path)
 }
 
 /// Where a symbolic link leads: what stands beside an index stands beside the file itself.
@@ -380,19 +413,19 @@ fn no_sqlite(path: &Path, error: rusqlite::Error) -> SearchError {
     SearchError::Sqlite(path.to_owned(), error)
 }
 
-fn open_or_begin(path: &Path, newest: Position) -> Result<Opened, SearchError> {
+fn open_or_begin<L: Layout>(path: &Path, followed: Followed) -> Result<Opened, SearchError> {
     let why = if unsynced_mark(path).exists() {
         "an earlier version was writing it, without syncing it".to_owned()
     } else {
-        match index::open(path, newest) {
+        match index::open::<L>(path, followed) {
             Ok(opened) => return Ok(opened),
             Err(unusable) if unusable.is_worthless() => unusable.to_string(),
             Err(index::Unusable::Sqlite(error)) => return Err(no_sqlite(path, error)),
             Err(index::Unusable::Worthless(why)) => why.to_owned(),
         }
     };
-    delete(path, &why)?;
-    match index::open(path, newest) {
+    begin_anew(path, &why)?;
+    match index::open::<L>(path, followed) {
         Ok(opened) => Ok(opened),
         Err(index::Unusable::Sqlite(error)) => Err(no_sqlite(path, error)),
         Err(index::Unusable::Worthless(why)) => Err(SearchError::File(
@@ -411,8 +444,12 @@ fn unsynced_mark(path: &Path) -> PathBuf {
 }
 
 /// Deletes an index that can't be used, so that the next opening begins anew.
-fn delete(path: &Path, why: &str) -> Result<(), SearchError> {
+fn begin_anew(path: &Path, why: &str) -> Result<(), SearchError> {
     tracing::warn!(why, path = %path.display(), "the search index is made anew");
+    delete(path)
+}
+
+fn delete(path: &Path) -> Result<(), SearchError> {
     // The mark goes last: a crash in between leaves the rest to be done again.
     for file in index::files(path).into_iter().chain([unsynced_mark(path)]) {
         match std::fs::remove_file(&file) {

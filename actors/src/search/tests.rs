@@ -35,10 +35,27 @@ fn mine() -> Tenant {
     Tenant::of(1, Mode::Live)
 }
 
+fn place(path: &Path) -> Place {
+    Place {
+        path: path.to_owned(),
+        reads: READS,
+        told_for: None,
+        threads: ThreadNames {
+            follower: "finder",
+            writer: "indexer",
+            readers: "search",
+        },
+    }
+}
+
+fn window(limit: usize, offset: usize) -> Window {
+    Window { limit, offset }
+}
+
 /// An index in a folder of its own.
 struct Desk {
     folder: tempfile::TempDir,
-    search: Search,
+    search: Search<Titled>,
     position: Position,
 }
 
@@ -49,13 +66,8 @@ impl Desk {
 
     fn at(pace: Pace) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (search, position) = Search::open_at(
-            pace,
-            &folder.path().join("c.db.search"),
-            Position(i64::MAX),
-            READS,
-        )
-        .unwrap();
+        let place = place(&folder.path().join("c.db.search"));
+        let (search, position) = Search::open_at(pace, &place, Position(i64::MAX)).unwrap();
         assert_eq!(position, Position(0));
         Desk {
             folder,
@@ -70,7 +82,7 @@ impl Desk {
 
     fn reopened(self, newest: Position) -> (Self, Position) {
         self.search.close();
-        let (search, position) = Search::open_at(fast(), &self.path(), newest, READS).unwrap();
+        let (search, position) = Search::open_at(fast(), &place(&self.path()), newest).unwrap();
         (Desk { search, ..self }, position)
     }
 
@@ -99,7 +111,11 @@ impl Desk {
 
     async fn found_in(&self, tenant: Tenant, query: &str) -> Vec<u64> {
         self.search.wait_for(self.position, SOON).await.unwrap();
-        let found = self.search.find(tenant, query, 10_000, 0).await.unwrap();
+        let found = self
+            .search
+            .find(tenant, query, window(10_000, 0))
+            .await
+            .unwrap();
         assert_eq!(found.total, found.hits.len() as u64);
         found.hits.iter().map(|hit| hit.number.0).collect()
     }
@@ -213,8 +229,21 @@ async fn how_rare_a_word_is_elsewhere_moves_nothing() {
     desk.put(3, "alpha beta", "").await;
     let ranks = async |desk: &Desk| {
         desk.search.wait_for(desk.position, SOON).await.unwrap();
-        let alpha = desk.search.find(mine(), "alpha", 1, 0).await.unwrap().hits[0].rank;
-        alpha - desk.search.find(mine(), "beta", 1, 0).await.unwrap().hits[0].rank
+        let alpha = desk
+            .search
+            .find(mine(), "alpha", window(1, 0))
+            .await
+            .unwrap()
+            .hits[0]
+            .rank;
+        alpha
+            - desk
+                .search
+                .find(mine(), "beta", window(1, 0))
+                .await
+                .unwrap()
+                .hits[0]
+                .rank
     };
     assert!(ranks(&desk).await.abs() < 1e-9);
     for number in 10..60 {
@@ -238,7 +267,11 @@ async fn pages_follow_one_another_and_the_total_is_exact() {
     let whole = desk.found("word").await;
     let mut pages = Vec::new();
     for offset in (0..60).step_by(7) {
-        let page = desk.search.find(mine(), "word", 7, offset).await.unwrap();
+        let page = desk
+            .search
+            .find(mine(), "word", window(7, offset))
+            .await
+            .unwrap();
         assert_eq!(page.total, 50);
         pages.extend(page.hits.iter().map(|hit| hit.number.0));
     }
@@ -400,11 +433,8 @@ async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
         spoil(&desk.path());
         let (mut desk, position) = desk.reopened(Position(i64::MAX));
         assert_eq!(position, Position(0), "{name}");
-        assert_eq!(
-            desk.search.find(mine(), "word", 1, 0).await.unwrap().total,
-            0,
-            "{name}"
-        );
+        let found = desk.search.find(mine(), "word", window(1, 0)).await;
+        assert_eq!(found.unwrap().total, 0, "{name}");
         desk.put(1, "word", "").await;
         assert_eq!(desk.found("word").await, [1], "{name}");
     }
@@ -434,7 +464,7 @@ async fn a_power_cut_takes_the_last_text_and_its_position_together() {
     let path = after.path().join("c.db.search");
     std::fs::copy(desk.path(), &path).unwrap();
     std::fs::write(after.path().join("c.db.search-wal"), left).unwrap();
-    let (search, position) = Search::open_at(fast(), &path, Position(2), READS).unwrap();
+    let (search, position) = Search::<Titled>::open_at(fast(), &place(&path), Position(2)).unwrap();
     assert_eq!(position, Position(1));
     let mut desk = Desk {
         folder: after,
@@ -525,7 +555,10 @@ fn no_query_is_wrong() {
         desk.search.wait_for(desk.position, SOON).await.unwrap();
         let long = ["word ", "\"", "東", "a\"b ", "(", "é"].map(|part| part.repeat(2_000));
         for query in &long {
-            desk.search.find(mine(), query, 10, 0).await.unwrap();
+            desk.search
+                .find(mine(), query, window(10, 0))
+                .await
+                .unwrap();
         }
     });
     proptest!(|(typed in prop_oneof![
@@ -533,7 +566,7 @@ fn no_query_is_wrong() {
         "[a-e \"*^:(){}+-]{0,30}",
         "((NEAR|AND|OR|NOT|title|content|[a-e]|\"|\\*|\\^|:|\\(|\\)|,|-|\\+|\\{|\\}) ?){0,12}",
     ])| {
-        let found = runtime.block_on(desk.search.find(mine(), &typed, 10, 0));
+        let found = runtime.block_on(desk.search.find(mine(), &typed, window(10, 0)));
         prop_assert!(found.is_ok(), "{typed:?}: {found:?}");
     });
 }

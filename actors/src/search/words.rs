@@ -24,18 +24,38 @@ const BEHIND_TENANT: char = 'z';
 
 /// A text as the index takes it: its words, folded, each with its tenant, a space between them.
 pub(super) fn indexed(tenant: Tenant, text: &str) -> String {
-    let mut words = String::with_capacity(text.len() * 2);
+    joined(text, &prefix_of(tenant))
+}
+
+/// The words of a text, folded, a space between them.
+pub(super) fn folded(text: &str) -> String {
+    joined(text, "")
+}
+
+/// Folded words as the index takes them, each with its tenant.
+pub(super) fn of_tenant(tenant: Tenant, folded: &str) -> String {
     let prefix = prefix_of(tenant);
-    for chunk in text.split_whitespace() {
-        each_word(chunk, &mut |word| {
-            if !words.is_empty() {
-                words.push(' ');
-            }
-            words.push_str(&prefix);
-            words.push_str(word);
-        });
+    let mut words = String::with_capacity(folded.len() * 2);
+    for word in folded.split_terminator(' ') {
+        add_word(&mut words, &prefix, word);
     }
     words
+}
+
+fn joined(text: &str, prefix: &str) -> String {
+    let mut words = String::with_capacity(text.len() * 2);
+    for chunk in text.split_whitespace() {
+        each_word(chunk, &mut |word| add_word(&mut words, prefix, word));
+    }
+    words
+}
+
+fn add_word(words: &mut String, prefix: &str, word: &str) {
+    if !words.is_empty() {
+        words.push(' ');
+    }
+    words.push_str(prefix);
+    words.push_str(word);
 }
 
 /// What an asker typed, in FTS5's language: all words must be there, what stands in quotation marks
@@ -45,6 +65,12 @@ pub(super) fn indexed(tenant: Tenant, text: &str) -> String {
 /// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input
 /// is a syntax error.
 pub(super) fn query(tenant: Tenant, typed: &str) -> Option<String> {
+    let phrases = phrases(tenant, typed);
+    (!phrases.is_empty()).then(|| phrases.join(" AND "))
+}
+
+/// The same, by what must be there: each once.
+pub(super) fn phrases(tenant: Tenant, typed: &str) -> Vec<String> {
     let prefix = prefix_of(tenant);
     let mut phrases: Vec<String> = Vec::new();
     let mut room = QUERY_WORDS_MAX;
@@ -79,19 +105,16 @@ pub(super) fn query(tenant: Tenant, typed: &str) -> Option<String> {
         // A mark that was opened and not closed is still being typed.
         goes_on = parts.peek().is_none() && !part.trim().is_empty();
     }
-    let mut expression = String::new();
-    for phrase in &phrases {
-        // As above.
-        let _ = write!(
-            expression,
-            "{}\"{phrase}\"",
-            if expression.is_empty() { "" } else { " AND " }
-        );
+    let mut quoted: Vec<String> = Vec::with_capacity(phrases.len());
+    let last = phrases.len().checked_sub(1).filter(|_| goes_on);
+    for (number, phrase) in phrases.into_iter().enumerate() {
+        let going_on = if Some(number) == last { " *" } else { "" };
+        let phrase = format!("\"{phrase}\"{going_on}");
+        if !quoted.contains(&phrase) {
+            quoted.push(phrase);
+        }
     }
-    if goes_on && !expression.is_empty() {
-        expression.push_str(" *");
-    }
-    (!expression.is_empty()).then_some(expression)
+    quoted
 }
 
 fn prefix_of(tenant: Tenant) -> String {

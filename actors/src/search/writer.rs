@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::{Entry, Pace, index};
-use colloquy_model::entity_number::EntityNumber;
+use super::index;
+use super::layout::Layout;
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
@@ -24,21 +24,33 @@ const DOUBLED_MAX: u32 = 3;
 /// Between two looks, while it waits, at whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// One thing that the writer is asked to do.
-pub(super) struct Work {
-    /// Where in the feed it happened.
-    pub(super) position: Position,
-    /// What is to be done to the index because of it.
-    pub(super) task: Task,
-    /// The room that it takes in the queue, until it is done.
-    pub(super) room: OwnedSemaphorePermit,
+/// How the writer does its chores.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) chores_every: Duration,
+    pub(super) erase_after: Duration,
+    /// After a first failure; twice as long after each further one.
+    pub(super) retry_after: Duration,
 }
 
-pub(super) enum Task {
-    Put(Box<Entry>),
-    Remove(EntityNumber),
-    /// Nothing here: only the position.
-    Pass,
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            chores_every: Duration::from_secs(1),
+            erase_after: Duration::from_secs(10),
+            retry_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What the writer is asked to do at once.
+pub(super) struct Work<L: Layout> {
+    /// Where in the feed it happened.
+    pub(super) position: Position,
+    /// What is to be done to the index because of it; nothing: only the position.
+    pub(super) changes: Vec<L::Change>,
+    /// The room that it takes in the queue, until it is done.
+    pub(super) room: OwnedSemaphorePermit,
 }
 
 /// What the writer shares with those who ask.
@@ -64,9 +76,9 @@ impl Shared {
     }
 }
 
-pub(super) struct Writer {
+pub(super) struct Writer<L: Layout> {
     pub(super) connection: Connection,
-    pub(super) inbox: Receiver<Work>,
+    pub(super) inbox: Receiver<Work<L>>,
     pub(super) shared: Arc<Shared>,
     pub(super) pace: Pace,
     /// The position that stands in the file.
@@ -76,9 +88,10 @@ pub(super) struct Writer {
 }
 
 /// What has gathered: of each text only its last state.
-#[derive(Default)]
-struct Batch {
-    tasks: HashMap<EntityNumber, Task>,
+struct Batch<L: Layout> {
+    changes: Vec<L::Change>,
+    /// Where in there what is told of a text stands.
+    places: HashMap<L::Subject, usize>,
     bytes: usize,
     /// Bytes of the largest text.
     largest: usize,
@@ -86,30 +99,40 @@ struct Batch {
     rooms: Vec<OwnedSemaphorePermit>,
 }
 
-impl Batch {
-    fn add(&mut self, work: Work) {
+impl<L: Layout> Batch<L> {
+    fn up_to(position: Position) -> Self {
+        Batch {
+            changes: Vec::new(),
+            places: HashMap::new(),
+            bytes: 0,
+            largest: 0,
+            position,
+            rooms: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, work: Work<L>) {
         self.position = self.position.max(work.position);
         self.rooms.push(work.room);
-        match work.task {
-            Task::Put(entry) => {
-                let bytes = entry.title.len() + entry.content.len();
-                self.bytes += bytes;
-                self.largest = self.largest.max(bytes);
-                self.tasks.insert(entry.number, Task::Put(entry));
+        for change in work.changes {
+            let bytes = L::bytes(&change);
+            self.bytes += bytes;
+            self.largest = self.largest.max(bytes);
+            let place = L::subject(&change)
+                .map(|subject| *self.places.entry(subject).or_insert(self.changes.len()));
+            match place.and_then(|place| self.changes.get_mut(place)) {
+                Some(earlier) => *earlier = change,
+                None => self.changes.push(change),
             }
-            Task::Remove(number) => {
-                self.tasks.insert(number, Task::Remove(number));
-            }
-            Task::Pass => {}
         }
     }
 
     fn is_full(&self) -> bool {
-        self.tasks.len() >= BATCH_TEXTS_MAX || self.bytes >= BATCH_BYTES_MAX
+        self.changes.len() >= BATCH_TEXTS_MAX || self.bytes >= BATCH_BYTES_MAX
     }
 }
 
-impl Writer {
+impl<L: Layout> Writer<L> {
     /// Works until the queue is closed, or the file turns out to be damaged. What is in the queue
     /// then is handed in again by the position in the file: a stop must not take as long as the
     /// index is behind.
@@ -117,14 +140,14 @@ impl Writer {
         while !self.shared.closing.load(Ordering::Relaxed) {
             match self.inbox.recv_timeout(self.pace.chores_every) {
                 Ok(first) => {
-                    let mut batch = Batch::default();
+                    let mut batch = Batch::up_to(first.position);
                     batch.add(first);
                     while !batch.is_full()
                         && let Ok(work) = self.inbox.try_recv()
                     {
                         batch.add(work);
                     }
-                    if !self.take_in(&mut batch) {
+                    if !self.take_in(&batch) {
                         break;
                     }
                     self.erase_if_due(self.pace.erase_after);
@@ -145,11 +168,11 @@ impl Writer {
     }
 
     /// Writes a batch, however often it takes. False where there is no sense in going on.
-    fn take_in(&mut self, batch: &mut Batch) -> bool {
+    fn take_in(&mut self, batch: &Batch<L>) -> bool {
         let mut failed = 0;
         // Positions that bring no text need not be written each time: after a crash they are only
         // passed once more.
-        while !batch.tasks.is_empty() {
+        while !batch.changes.is_empty() {
             match self.write(batch) {
                 Ok(()) => break,
                 Err(error) if index::is_damage(&error) => {
@@ -191,15 +214,12 @@ impl Writer {
         let position = *self.shared.reached.borrow();
         if position > self.written {
             // Unwritten, it is tried again with the next chore, or indexed once more.
-            let _ = self.write(&Batch {
-                position,
-                ..Batch::default()
-            });
+            let _ = self.write(&Batch::up_to(position));
         }
     }
 
     /// Writes a batch in one transaction, and notes whether the file could be written.
-    fn write(&mut self, batch: &Batch) -> rusqlite::Result<()> {
+    fn write(&mut self, batch: &Batch<L>) -> rusqlite::Result<()> {
         let written = self.transact(batch);
         match &written {
             Ok(erased) => {
@@ -221,22 +241,15 @@ impl Writer {
     }
 
     /// Whether something was taken out.
-    fn transact(&mut self, batch: &Batch) -> rusqlite::Result<bool> {
+    fn transact(&mut self, batch: &Batch<L>) -> rusqlite::Result<bool> {
         // Only while it computes: whoever waits for a turn must not wait for the disk to have room.
         let _permit = offload::wait_for_permit(batch.largest);
         let _pin = offload::pin_if_large(batch.bytes);
         let transaction = self.connection.transaction()?;
-        let mut changed = false;
-        for task in batch.tasks.values() {
-            changed |= match task {
-                Task::Put(entry) => index::put(&transaction, entry)?,
-                Task::Remove(number) => index::remove(&transaction, *number)?,
-                Task::Pass => false,
-            };
-        }
-        index::set_position(&transaction, batch.position)?;
+        let taken_out = L::write(&transaction, &batch.changes)?;
+        L::set_position(&transaction, batch.position)?;
         transaction.commit()?;
-        Ok(changed)
+        Ok(taken_out)
     }
 
     /// Leaves everything in the file, and a log without what was erased.

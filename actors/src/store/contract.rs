@@ -60,6 +60,7 @@ pub(super) use self::events::{
 pub(super) use self::fixture::{Asked, Bench, Failed, House, Numbering, Opened, Volume, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -72,13 +73,15 @@ use crate::conversation::messages::{
     ReadConversation, RedactMessage, ReopenConversation, ReviseMessage, SendMessage,
 };
 use crate::idempotency::{Idempotency, Known, Looked};
-use crate::store::{Facets, Stored, TimedCursor, TimedQuery, Timing};
+use crate::store::{Facets, FeedRow, Stored, TimedCursor, TimedQuery, Timing};
 use colloquy_model::answer::Done;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, ConstraintViolation};
 use colloquy_model::conversation::Status;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::AccountId;
 use colloquy_model::idempotency::key_hash;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
@@ -117,6 +120,8 @@ macro_rules! contract {
             a_kept_answer_survives,
             memory_holds_a_bounded_number_of_keys_and_none_is_forgotten,
             a_renamed_customer_is_renamed_everywhere_at_once,
+            a_customers_new_name_is_read_among_the_events_by_position,
+            conversations_are_read_by_number_in_the_order_that_is_asked_for,
             a_redacted_text_is_gone_from_every_file,
             a_last_use_of_a_key_is_written_down,
             a_chore_stays_until_it_is_done,
@@ -493,6 +498,79 @@ pub(super) fn a_renamed_customer_is_renamed_everywhere_at_once<B: Bench>() {
             .all(|header| &*header.customer_name == "after")
     });
     house.is_sound();
+}
+
+pub(super) fn a_customers_new_name_is_read_among_the_events_by_position<B: Bench>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "before");
+    house.conversation(live(), customer, None);
+    let rename = |change| {
+        house
+            .record::<Customer>(live(), customer)
+            .ask(serde_json::from_value::<ChangeCustomer>(change).unwrap())
+            .unwrap()
+    };
+    rename(json!({"name": "after"}));
+    house.conversation(live(), customer, None);
+    house.settle();
+    let rows = wait(house.store().happened_behind(Position(0), 100)).unwrap();
+    let told: Vec<String> = rows
+        .into_iter()
+        .map(|row| match row {
+            FeedRow::Event(event) => event.kind.word().to_owned(),
+            FeedRow::Renamed {
+                customer: renamed,
+                tenant,
+                name,
+                ..
+            } => {
+                assert_eq!((renamed, tenant), (customer.number(), live()));
+                name.into()
+            }
+            FeedRow::Endpoint { .. } => panic!("there is no endpoint"),
+        })
+        .collect();
+    let created = "conversation.created";
+    assert_eq!(told, [created, "after", created]);
+}
+
+pub(super) fn conversations_are_read_by_number_in_the_order_that_is_asked_for<B: Bench>() {
+    let house = House::<B>::lagging();
+    let customer = house.customer(live(), "Ada");
+    let mut talks: Vec<_> = (0..3)
+        .map(|_| house.conversation(live(), customer, None))
+        .collect();
+    talks[1]
+        .ask(message("a message that the header lags behind"))
+        .unwrap();
+    let elsewhere = house.conversation(test(), house.customer(test(), "Ada"), None);
+    let ids: Vec<_> = talks.iter().map(|talk| talk.id).collect();
+    let number = |at: usize| ids[at].number();
+    let asked = [
+        number(2),
+        EntityNumber(1),
+        number(1),
+        elsewhere.id.number(),
+        number(0),
+    ];
+    let found = wait(house.store().conversations_among(live(), Arc::from(asked))).unwrap();
+    let shown: Vec<_> = found
+        .iter()
+        .map(|header| (header.id, header.messages))
+        .collect();
+    assert_eq!(shown, [(ids[2], 0), (ids[1], 1), (ids[0], 0)]);
+    let mut behind = EntityNumber::ZERO;
+    let mut all = Vec::new();
+    loop {
+        let page = wait(house.store().conversations_behind(behind, 3)).unwrap();
+        let Some(last) = page.last() else { break };
+        behind = last.id.number();
+        all.extend(page.iter().map(|one| (one.id, one.tenant)));
+    }
+    let mut wanted: Vec<_> = ids.into_iter().map(|id| (id, live())).collect();
+    wanted.push((elsewhere.id, test()));
+    wanted.sort_unstable_by_key(|(id, _)| id.number());
+    assert_eq!(all, wanted);
 }
 
 pub(super) fn a_redacted_text_is_gone_from_every_file<B: Bench>() {

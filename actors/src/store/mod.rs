@@ -62,8 +62,8 @@ pub use sink::{
 };
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
-    MessageQuery, RecordQuery, RevisionQuery, Stored, StoredConversation, StoredMessage,
-    StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
+    MessageQuery, OwnedConversation, RecordQuery, RevisionQuery, Stored, StoredConversation,
+    StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
 };
 pub use tickets::{SharedTickets, Ticket};
 
@@ -230,6 +230,21 @@ pub trait Lists: Send + Sync + 'static {
         query: ConversationQuery,
     ) -> Later<Result<StoredPage<ConversationHeader>, ReadError>>;
 
+    /// The headers of these conversations of an account and mode, in this order; those that are not
+    /// there are left out.
+    fn conversations_among(
+        &self,
+        tenant: Tenant,
+        numbers: Arc<[EntityNumber]>,
+    ) -> Later<Result<Vec<ConversationHeader>, ReadError>>;
+
+    /// Conversations of all accounts, by number, behind this one.
+    fn conversations_behind(
+        &self,
+        number: EntityNumber,
+        most: u32,
+    ) -> Later<Result<Vec<OwnedConversation>, ReadError>>;
+
     /// A page of the records of one kind of an account and mode.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
 }
@@ -239,8 +254,8 @@ pub trait EventLog: Send + Sync + 'static {
     /// A page of events; none where the entity is not there.
     fn events(&self, query: EventQuery) -> Later<Result<Option<EventPage>, ReadError>>;
 
-    /// Events of all accounts and what became of webhook endpoints, behind this position and in its
-    /// order: the next `limit` of them. Nothing that retention took away.
+    /// Events of all accounts, what became of webhook endpoints and customers' new names, behind this
+    /// position and in its order: the next `limit` of them. Nothing that retention took away.
     fn happened_behind(
         &self,
         position: Position,

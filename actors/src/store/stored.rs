@@ -288,6 +288,26 @@ pub enum FeedRow {
         /// The endpoint as it was shown then; none where it was deleted.
         body: Option<Bytes>,
     },
+    /// What a customer is called from here on.
+    Renamed {
+        /// Where it stands among everything that was ever committed.
+        position: Position,
+        /// The number of the customer's identifier.
+        customer: EntityNumber,
+        /// The account and mode that it belongs to.
+        tenant: Tenant,
+        /// The name as of this position.
+        name: Box<str>,
+    },
+}
+
+/// A conversation, and the account and mode that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnedConversation {
+    /// The identifier of the conversation.
+    pub id: ConversationId,
+    /// The account and mode that it belongs to.
+    pub tenant: Tenant,
 }
 
 /// Which records of one kind are listed.

@@ -21,7 +21,8 @@ pub struct StoreView {
     queue: u64,
     /// How far what happened has come to webhook endpoints, as far as it concerns them.
     feed: LagView,
-    /// How far what happened to documents has come into the search index.
+    /// How far what happened has come into the search indexes: the one of documents or the one of
+    /// conversations, whichever is further behind.
     index: LagView,
     /// The latest move of what the log holds into the database.
     checkpoint: CheckpointView,
@@ -35,7 +36,7 @@ struct SizeView {
     database_bytes: u64,
     /// Bytes of the log that stands in front of the database.
     log_bytes: u64,
-    /// The search index with its own log.
+    /// The search indexes with their own logs.
     index_bytes: u64,
 }
 
@@ -68,11 +69,11 @@ struct CheckpointView {
 /// What the store itself does not know of those who follow it.
 #[derive(Debug, Clone, Copy)]
 pub struct Lags {
-    /// Bytes of the search index.
+    /// Bytes of the search indexes.
     pub index_bytes: u64,
     /// Positions that are not matched with webhook endpoints.
     pub feed: u64,
-    /// Positions that are not in the search index.
+    /// Positions that are not in the search index that is furthest behind.
     pub index: u64,
 }
 

@@ -218,6 +218,8 @@ impl FeedFollower {
                     redacted.push(entity);
                     continue;
                 }
+                // Given to who follows conversations.
+                Item::Renamed(..) => continue,
                 Item::Reached(position) => Unmatched::Reached(position),
             };
             self.unmatched.push_back(unmatched);
@@ -348,5 +350,6 @@ fn unmatched(row: FeedRow, endpoints: &EndpointDirectory) -> Option<Unmatched> {
                 version: Arc::new(version),
             })
         }
+        FeedRow::Renamed { .. } => None,
     }
 }

@@ -31,6 +31,11 @@ pub(crate) enum Sort {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
+    /// Only those in whose messages or customer's name all these words are, best first; words in
+    /// quotation marks in this order in one of them, the last one may go on. Not blank; goes with
+    /// every filter and with `offset` only.
+    #[param(min_length = 1)]
+    q: Option<String>,
     /// Only those with this status.
     #[param(inline)]
     status: Option<Status>,
@@ -53,7 +58,8 @@ pub(super) struct ListQuery {
     #[param(inline)]
     #[param(value_type = Option<Timestamp>)]
     created_before: Option<RoundedUp>,
-    /// By what the list is sorted; `updated_at` goes with `offset` only. Default: `created_at`.
+    /// By what the list is sorted; `updated_at` goes with `offset` only; with `q` always by how well
+    /// it fits. Default: `created_at`.
     #[param(inline)]
     sort: Option<Sort>,
     /// How many at most. Default: 20.
@@ -91,6 +97,15 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         order: query.order,
     };
     let paging = part.paging::<ConversationKind>(Order::Desc)?;
+    if let Some(q) = &query.q {
+        if q.trim().is_empty() {
+            return Err(Problem::invalid("q", "must not be blank"));
+        }
+        if let Some((_, field)) = paging.start.cursor() {
+            let reason = "does not go with q; page by offset";
+            return Err(Problem::invalid(field, reason));
+        }
+    }
     let by_update = query.sort == Some(Sort::UpdatedAt);
     if by_update && !matches!(paging.start, Start::Offset(_)) {
         return Err(Problem::invalid(
@@ -99,6 +114,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         ));
     }
     let wanted = ConversationList {
+        q: query.q,
         status: query.status,
         customer: query.customer_id,
         channel: query.channel,

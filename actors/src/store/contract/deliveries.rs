@@ -384,7 +384,9 @@ pub(in crate::store) fn what_receivers_answered_goes_with_the_redacted_message<B
             crate::store::FeedRow::Event(event) if event.kind == EventKind::MessageCreated => {
                 Some(event)
             }
-            crate::store::FeedRow::Event(_) | crate::store::FeedRow::Endpoint { .. } => None,
+            crate::store::FeedRow::Event(_)
+            | crate::store::FeedRow::Endpoint { .. }
+            | crate::store::FeedRow::Renamed { .. } => None,
         });
     let position = row.unwrap().position;
     let pending = Fate {

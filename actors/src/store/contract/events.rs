@@ -853,7 +853,7 @@ impl<B: Bench> Trimmed<B> {
             FeedRow::Event(event) => (event.tenant == tenant
                 && event.kind == EventKind::MessageCreated)
                 .then_some(event.number.0),
-            FeedRow::Endpoint { .. } => None,
+            FeedRow::Endpoint { .. } | FeedRow::Renamed { .. } => None,
         });
         let message = numbers.nth(usize::try_from(before / 2).unwrap());
         message.unwrap() + before % 2
@@ -922,7 +922,7 @@ pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() 
     );
     let position = |row: &FeedRow| match row {
         FeedRow::Event(event) => Some(event.position),
-        FeedRow::Endpoint { .. } => None,
+        FeedRow::Endpoint { .. } | FeedRow::Renamed { .. } => None,
     };
     let first = left.iter().find_map(position).unwrap();
     let at = |position| wait(house.store().event_at(position)).unwrap();
@@ -1002,6 +1002,7 @@ pub(in crate::store) fn endpoints_are_read_among_the_events_by_position<B: Bench
                 None
             }
             FeedRow::Endpoint { number, body, .. } => Some((number, body)),
+            FeedRow::Renamed { .. } => panic!("no customer has a new name"),
         })
         .collect();
     assert_eq!(got, wanted);

@@ -25,7 +25,7 @@ use colloquy_model::entity::Kind;
 use colloquy_model::event::Event;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
-use colloquy_model::id::WebhookId;
+use colloquy_model::id::{CustomerId, WebhookId};
 use colloquy_model::position::Position;
 use colloquy_model::stream::StreamOffset;
 
@@ -175,7 +175,8 @@ fn is_public(document: &LogDocument) -> bool {
     PUBLIC.iter().any(|kind| *kind as i32 == document.kind)
 }
 
-/// The next events and changes of endpoints behind this position, up to `decided`.
+/// The next events, changes of endpoints and new names of customers behind this position, up to
+/// `decided`.
 pub(super) async fn behind(
     collections: &Collections,
     position: Position,
@@ -184,7 +185,7 @@ pub(super) async fn behind(
 ) -> Result<Vec<FeedRow>, ReadError> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut kinds = public_kinds();
-    kinds.push(Bson::from(Kind::Webhook as i32));
+    kinds.extend([Kind::Webhook, Kind::Customer].map(|kind| Bson::from(kind as i32)));
     let of_kinds = doc! {"kind": {"$in": kinds}, "first": {"$gt": 0}};
     let around = document_around(collections, of_kinds.clone(), position).await?;
     let mut some: Vec<LogDocument> = around.into_iter().collect();
@@ -214,7 +215,7 @@ pub(super) async fn behind(
 
 fn feed_row(row: &PlacedRow<'_>, veil: &Veil) -> Result<Option<FeedRow>, ReadError> {
     if !is_public(row.document) {
-        return Ok(endpoint(row));
+        return Ok(endpoint(row).or_else(|| renamed(row)));
     }
     match row.event(veil) {
         Ok(event) => Ok(Some(FeedRow::Event(Arc::new(event)))),
@@ -241,5 +242,27 @@ fn endpoint(row: &PlacedRow<'_>) -> Option<FeedRow> {
         position: row.position,
         number,
         body,
+    })
+}
+
+/// The first fields of a customer, as its rows hold it.
+#[derive(Deserialize)]
+struct Customer {
+    customer_id: CustomerId,
+    name: Box<str>,
+}
+
+/// What a row tells of a customer's name; none where it does not name it.
+fn renamed(row: &PlacedRow<'_>) -> Option<FeedRow> {
+    if row.row.kind != EventKind::RecordUpdated as i32 {
+        return None;
+    }
+    let Customer { customer_id, name } = serde_json::from_str(&row.row.payload).ok()?;
+    let customer = uint(row.document.entity);
+    (customer_id.number() == customer).then_some(FeedRow::Renamed {
+        position: row.position,
+        customer,
+        tenant: Tenant::from_number(row.document.tenant),
+        name,
     })
 }

@@ -1,22 +1,27 @@
 //! Pages of conversations and records. A total comes from a counter wherever one field, alone or
 //! with `status`, is asked for.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::{failed, int, uint};
 use super::connection::answered;
 use super::counters::{Counted, Counter};
 use super::entity_documents::{ConversationDocument, RecordDocument};
-use super::find::{LIST_MAX, one};
+use super::find::{Find, LIST_MAX, one};
 use super::schema::{CONVERSATIONS, COUNTERS, Collections, NAMES, RECORDS};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, ReadError, RecordQuery, StoredPage, StoredRecord,
+    ConversationHeader, ConversationQuery, Facets, OwnedConversation, ReadError, RecordQuery,
+    StoredPage, StoredRecord,
 };
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::RecordName;
 use colloquy_model::conversation::Status;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{ConversationId, first_number_at};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
@@ -203,6 +208,52 @@ pub(super) async fn conversations(
     let (total, items) = tokio::join!(total, items);
     let items: Result<Vec<_>, _> = items?.into_iter().map(header).collect();
     Ok(scan.page(items?, query.paging, total?))
+}
+
+/// The headers of these conversations, in this order, as far as they are there.
+pub(super) async fn among(
+    collections: &Collections,
+    tenant: Tenant,
+    numbers: &[EntityNumber],
+) -> Result<Vec<ConversationHeader>, ReadError> {
+    let these: Vec<i64> = numbers.iter().copied().map(int).collect();
+    let filter = doc! {"_id": {"$in": these}, "tenant": tenant.number()};
+    let find = Find::all(CONVERSATIONS, filter, Document::new());
+    let found: Vec<ConversationDocument> = find.read(collections).await?;
+    let found = found.into_iter().map(|found| (found.number, found));
+    let mut found: HashMap<i64, ConversationDocument> = found.collect();
+    let there = numbers
+        .iter()
+        .filter_map(|number| found.remove(&int(*number)));
+    there.map(header).collect()
+}
+
+/// A conversation, and whose it is.
+#[derive(Debug, Deserialize)]
+struct OwnedRow {
+    #[serde(rename = "_id")]
+    number: i64,
+    tail: i64,
+    tenant: i64,
+}
+
+/// Conversations of all accounts, by number.
+pub(super) async fn behind(
+    collections: &Collections,
+    number: EntityNumber,
+    most: u32,
+) -> Result<Vec<OwnedConversation>, ReadError> {
+    let filter = doc! {"_id": {"$gt": int(number)}};
+    let find = Find {
+        limit: most,
+        ..Find::all(CONVERSATIONS, filter, doc! {"tail": 1, "tenant": 1})
+    };
+    let found: Vec<OwnedRow> = find.read(collections).await?;
+    let owned = found.into_iter().map(|row| OwnedConversation {
+        id: ConversationId::from_parts(uint(row.number), uint(row.tail)),
+        tenant: Tenant::from_number(row.tenant),
+    });
+    Ok(owned.collect())
 }
 
 /// Adds a condition on a field that may have one.

@@ -20,7 +20,7 @@ use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{self, Event, SeenNow};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
-use colloquy_model::id::WebhookId;
+use colloquy_model::id::{CustomerId, WebhookId};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
@@ -491,7 +491,7 @@ struct Endpoint {
     webhook_id: WebhookId,
 }
 
-/// The next events and changes of endpoints behind this position.
+/// The next events, changes of endpoints and new names of customers behind this position.
 pub(super) fn behind(
     connection: &Connection,
     position: Position,
@@ -516,7 +516,8 @@ fn feed_row(row: &Row<'_>, view: &View<'_>) -> rusqlite::Result<Option<FeedRow>>
     let read = if place.number.is_some() {
         event(row, view).map(|event| Some(FeedRow::Event(Arc::new(event))))
     } else {
-        EventRow::read_from(row, PlaceRow::COUNT).map(|row| endpoint(&place, &row))
+        EventRow::read_from(row, PlaceRow::COUNT)
+            .map(|row| endpoint(&place, &row).or_else(|| renamed(&place, &row)))
     };
     match read {
         // Told, and passed by: it must not hold up what happened to everybody else.
@@ -535,5 +536,26 @@ fn endpoint(place: &PlaceRow, row: &EventRow<'_>) -> Option<FeedRow> {
         position: place.pos,
         number: place.entity,
         body,
+    })
+}
+
+/// The first fields of a customer, as its rows hold it; no other record has both.
+#[derive(Deserialize)]
+struct Customer {
+    customer_id: CustomerId,
+    name: Box<str>,
+}
+
+/// What a row tells of a customer's name; none where it is another record's.
+fn renamed(place: &PlaceRow, row: &EventRow<'_>) -> Option<FeedRow> {
+    if row.happened != EventKind::RecordUpdated as i64 {
+        return None;
+    }
+    let Customer { customer_id, name } = serde_json::from_slice(row.payload?).ok()?;
+    (customer_id.number() == place.entity).then_some(FeedRow::Renamed {
+        position: place.pos,
+        customer: place.entity,
+        tenant: row.scope,
+        name,
     })
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::codec::{
     Columns, ListedHeader, ListedRow, RecordRow, StateRow, columns, int, only, whole,
@@ -17,13 +17,15 @@ use super::dirty_headers::{DirtyHeader, DirtyHeaders};
 use super::identifiers;
 use super::row_page::{RowPage, Scan, Where, offset, rows_read};
 use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, RecordQuery, StoredPage, StoredRecord,
+    ConversationHeader, ConversationQuery, Facets, OwnedConversation, RecordQuery, StoredPage,
+    StoredRecord,
 };
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::RecordName;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::first_number_at;
+use colloquy_model::id::{ConversationId, first_number_at};
 use colloquy_model::page::{Order, Start};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -153,6 +155,62 @@ fn page_of_conversations(
         items.push(lagging.fresh(ListedHeader::read(row)?)?);
     }
     Ok(scan.page(items, query.paging, total))
+}
+
+/// The headers of these conversations, in this order, as far as they are there.
+pub(super) fn among(
+    connection: &Connection,
+    lagging: &DirtyHeaders,
+    tenant: Tenant,
+    numbers: &[EntityNumber],
+) -> rusqlite::Result<Vec<ConversationHeader>> {
+    let lagging = LaggingAsRead {
+        connection,
+        told: lagging,
+        end: OnceCell::new(),
+    };
+    let sql = format!("{} WHERE n = ?1 AND scope = ?2", select_headers());
+    let mut select = connection.prepare_cached(&sql)?;
+    let found = numbers.iter().filter_map(|number| {
+        let values = [int(number.0), tenant.number()];
+        let listed = select.query_row(values, ListedHeader::read).optional();
+        let header =
+            listed.and_then(|listed| listed.map(|listed| lagging.fresh(listed)).transpose());
+        header.transpose()
+    });
+    found.collect()
+}
+
+columns! {
+    /// A conversation, and whose it is.
+    struct OwnedRow {
+        n: EntityNumber,
+        tail: u64,
+        scope: Tenant,
+    }
+}
+
+/// Conversations of all accounts, by number.
+pub(super) fn behind(
+    connection: &Connection,
+    number: EntityNumber,
+    most: u32,
+) -> rusqlite::Result<Vec<OwnedConversation>> {
+    let sql = format!(
+        "SELECT {} FROM conversations WHERE n > ?1 ORDER BY n LIMIT ?2",
+        OwnedRow::COLUMNS
+    );
+    let mut select = connection.prepare_cached(&sql)?;
+    let owned = |row: &Row<'_>| {
+        let row = OwnedRow::read(row)?;
+        Ok(OwnedConversation {
+            id: ConversationId::from_parts(row.n, row.tail),
+            tenant: row.scope,
+        })
+    };
+    select
+        .query_map(params![int(number.0), most], owned)?
+        .collect()
 }
 
 columns! {

@@ -15,9 +15,9 @@ use crate::store::{
     DeliveryRelay, DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore,
     DueLanes, DueQuery, EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow,
     FramedVersion, IndexedDocument, KeptRow, Later, LinkUses, Lists, MessageQuery, Nodes,
-    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Settle, Store, StoreHealth, StoreMetric,
-    Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed,
-    TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
+    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RevisionQuery, Settle, Store,
+    StoreHealth, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord,
+    StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -146,6 +146,27 @@ impl Lists for SqliteStore {
                 lists::conversations(connection, &lagging, &query)
             });
         Box::pin(async move { page.await?.map_err(ReadError::NoCursor) })
+    }
+
+    fn conversations_among(
+        &self,
+        tenant: Tenant,
+        numbers: Arc<[EntityNumber]>,
+    ) -> Later<Result<Vec<ConversationHeader>, ReadError>> {
+        let lagging = Arc::clone(&self.lagging);
+        self.lists.read(ReadClass::of(tenant), move |connection| {
+            lists::among(connection, &lagging, tenant, &numbers)
+        })
+    }
+
+    fn conversations_behind(
+        &self,
+        number: EntityNumber,
+        most: u32,
+    ) -> Later<Result<Vec<OwnedConversation>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            lists::behind(connection, number, most)
+        })
     }
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {

@@ -16,11 +16,13 @@ use super::{MongoStore, kept_answers, lists, loads, message_lists};
 use crate::store::digest::payload_digests;
 use crate::store::{
     Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead, KeptRow, Later,
-    Lists, MessageQuery, Nodes, ReadError, RecordQuery, RevisionQuery, Settle, Store, StoreHealth,
-    StoreMetric, Stored, StoredMessage, StoredPage, StoredRecord,
+    Lists, MessageQuery, Nodes, OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle,
+    Store, StoreHealth, StoreMetric, Stored, StoredMessage, StoredPage, StoredRecord,
 };
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::entity::Subject;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::MessageId;
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
@@ -161,6 +163,27 @@ impl Lists for MongoStore {
             lists::conversations(&collections, query).await
         });
         self.read_listed(turn)
+    }
+
+    fn conversations_among(
+        &self,
+        tenant: Tenant,
+        numbers: Arc<[EntityNumber]>,
+    ) -> Later<Result<Vec<ConversationHeader>, ReadError>> {
+        let collections = self.collections.clone();
+        let turn = self.in_turn(tenant, async move {
+            lists::among(&collections, tenant, &numbers).await
+        });
+        self.read_listed(turn)
+    }
+
+    fn conversations_behind(
+        &self,
+        number: EntityNumber,
+        most: u32,
+    ) -> Later<Result<Vec<OwnedConversation>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read_listed(async move { lists::behind(&collections, number, most).await })
     }
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {

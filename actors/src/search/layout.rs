@@ -1,0 +1,57 @@
+//! What the tables of an index hold: how a change is written and how much it is. Knows no thread
+//! and no queue.
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use colloquy_model::position::Position;
+
+/// The tables of an index: the table `progress` with one row and the `position` in it, and others.
+pub trait Layout: Send + 'static {
+    /// Marks the file as one of this layout.
+    const APPLICATION_ID: i64;
+    /// Counted up when the schema or the folding of words changes: another version is built anew.
+    const VERSION: i64;
+    /// Makes the tables.
+    const SCHEMA: &'static str;
+    /// A SELECT that reads some of the words: damage there must not wait for the first search.
+    const PROBE: &'static str;
+
+    /// One change of what is found.
+    type Change: Send + 'static;
+    /// What a change is about, where a later one about the same stands in for it.
+    type Subject: Eq + Hash + Send;
+
+    /// What this change is about; none where it must be made whatever follows.
+    fn subject(change: &Self::Change) -> Option<Self::Subject>;
+
+    /// Bytes of text in a change.
+    fn bytes(change: &Self::Change) -> usize;
+
+    /// Writes changes, in their order. Whether any words were taken out.
+    ///
+    /// # Errors
+    /// The file can't be written, or is damaged.
+    fn write(connection: &Connection, changes: &[Self::Change]) -> rusqlite::Result<bool>;
+
+    /// Writes down how far it has come, in the transaction of what it has taken in.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    fn set_position(connection: &Connection, position: Position) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached("UPDATE progress SET position = ?1")?
+            .execute([position.0])
+            .map(|_| ())
+    }
+
+    /// Whether what it does not know yet may have happened longer ago than this.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    fn lags(_: &Connection, _: Duration) -> rusqlite::Result<bool> {
+        Ok(false)
+    }
+}

@@ -85,8 +85,14 @@ impl Shown {
     /// What is wrong with this field.
     pub(super) fn wrong(&self, field: &str) -> Option<&str> {
         let problem = self.problem.as_ref()?;
-        (problem.field == field).then_some(&*problem.reason)
+        is_about(problem, field).then_some(&*problem.reason)
     }
+}
+
+/// Whether a refusal names this field, or one of the values in it.
+pub(super) fn is_about(problem: &Problem, field: &str) -> bool {
+    let rest = problem.field.strip_prefix(field);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
 }
 
 /// A JSON object of the fields that have a value.

@@ -172,6 +172,10 @@ fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply
         let page = Page::new(heading, content);
         layout::page(visit, session, page).with_status(status)
     };
+    let reply = match problem.allow {
+        Some(methods) => reply.with("allow", methods),
+        None => reply,
+    };
     match problem.retry_after_seconds {
         Some(seconds) => reply.with("retry-after", &seconds.to_string()),
         None => reply,

@@ -36,7 +36,7 @@ async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
     browser.shows("#messages", "Where is my parcel?").await;
     browser.shows("#side", "ada@example.com").await;
 
-    browser.fill("#content", "It is on its way.").await;
+    browser.fill("#answer-text", "It is on its way.").await;
     browser.press("Send").await;
     browser
         .shows(
@@ -100,7 +100,7 @@ async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
         "closed"
     );
     browser.press("Reopen").await;
-    browser.waits_for("#content").await;
+    browser.waits_for("#answer-text").await;
     browser.assert_quiet().await;
 }
 
@@ -178,12 +178,12 @@ async fn two_agents_see_each_other_type_and_answer() {
     })
     .await;
     grace.waits_for("[data-line='up']").await;
-    grace.fill("#content", "I take this one").await;
+    grace.fill("#answer-text", "I take this one").await;
     alan.shows("#signs", "Grace Hopper is writing").await;
-    grace.ctrl_enter("#content").await;
+    grace.ctrl_enter("#answer-text").await;
     alan.shows("#messages", "I take this one").await;
-    alan.fill("#content", "and I the other").await;
-    alan.ctrl_enter("#content").await;
+    alan.fill("#answer-text", "and I the other").await;
+    alan.ctrl_enter("#answer-text").await;
     grace.shows("#messages", "and I the other").await;
     assert_eq!(
         texts(&account, &id).await,
@@ -206,9 +206,9 @@ async fn a_line_that_drops_neither_loses_nor_doubles_an_answer() {
     browser.offline(true).await;
     for number in 0..3 {
         browser
-            .fill("#content", &format!("written offline {number}"))
+            .fill("#answer-text", &format!("written offline {number}"))
             .await;
-        browser.ctrl_enter("#content").await;
+        browser.ctrl_enter("#answer-text").await;
     }
     browser.shows("#messages", "the line is down").await;
     account
@@ -248,9 +248,9 @@ async fn a_server_that_restarts_under_an_open_inbox_is_found_again() {
     server.kill9();
     browser.waits_for("[data-line='down']").await;
     browser
-        .fill("#content", "written while nobody listens")
+        .fill("#answer-text", "written while nobody listens")
         .await;
-    browser.ctrl_enter("#content").await;
+    browser.ctrl_enter("#answer-text").await;
     server.set_env("COLLOQUY__SERVER__BIND", &address);
     server.restart();
     browser.waits_for("[data-line='up']").await;

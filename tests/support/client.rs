@@ -24,7 +24,7 @@ enum Caller {
 }
 
 /// Tests speak plain HTTP; without this, each client would read the machine's certificates.
-fn no_tls() -> rustls::ClientConfig {
+pub(super) fn no_tls() -> rustls::ClientConfig {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

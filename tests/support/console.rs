@@ -4,6 +4,7 @@ use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::json;
 
+use super::client::no_tls;
 use super::{Account, Server};
 
 /// The password of every person that the tests make.
@@ -58,6 +59,7 @@ impl Person {
     pub(crate) fn stranger(server: &Server) -> Self {
         let http = reqwest::Client::builder()
             .redirect(Policy::none())
+            .tls_backend_preconfigured(no_tls())
             .no_proxy();
         Self {
             http: http.build().unwrap(),

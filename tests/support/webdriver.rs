@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use super::client::no_tls;
 use super::{Server, tool, until};
 
 /// The longest that a page may take to show something on a busy machine.
@@ -24,6 +25,7 @@ const AXE: &str = include_str!("axe.min.js");
 pub(crate) struct Browser {
     client: Client,
     driver: String,
+    http: reqwest::Client,
     base: String,
     _process: Child,
     _profile: TempDir,
@@ -76,6 +78,11 @@ impl Browser {
         Self {
             client,
             driver,
+            http: reqwest::Client::builder()
+                .tls_backend_preconfigured(no_tls())
+                .no_proxy()
+                .build()
+                .unwrap(),
             base: format!("http://{address}"),
             _process: process,
             _profile: profile,
@@ -250,12 +257,7 @@ impl Browser {
     async fn driver_post(&self, path: &str, body: Value) -> Value {
         let session = self.client.session_id().await.unwrap().unwrap();
         let url = format!("{}/session/{session}/{path}", self.driver);
-        let answer = reqwest::Client::new()
-            .post(url)
-            .json(&body)
-            .send()
-            .await
-            .unwrap();
+        let answer = self.http.post(url).json(&body).send().await.unwrap();
         let mut answer: Value = answer.json().await.unwrap();
         answer["value"].take()
     }

@@ -7,7 +7,7 @@
   const { csrf, say, localTimes } = window.colloquy;
   const own = root.dataset.user;
   const open = root.dataset.open;
-  const people = JSON.parse(root.dataset.people);
+  let people = JSON.parse(root.dataset.people);
   const messages = document.querySelector("#messages");
   const base = `/console/inbox/${open}`;
 
@@ -132,7 +132,10 @@
   // Who is here, and who writes.
   const present = new Map();
   const typing = new Map();
+  // Who has come to the account since this page was made is asked for.
+  const refreshPeople = gathered(async () => { people = JSON.parse(await ask("/console/inbox/people")); });
   const nameOf = (user) => people[user] ?? "Somebody";
+  const meet = async (user) => { if (user && !people[user]) await refreshPeople(); showPeople(); };
   const showPeople = () => {
     const here = [...present].filter(([user, state]) => user !== own && state !== "offline").map(([user]) => nameOf(user));
     const field = document.querySelector("#present");
@@ -182,11 +185,11 @@
         refreshList();
       }
       if (frame.type === "event") heard(frame.event);
-      if (frame.type === "presence" && frame.conversation_id === open) { present.set(frame.user_id, frame.state); showPeople(); }
+      if (frame.type === "presence" && frame.conversation_id === open) { present.set(frame.user_id, frame.state); meet(frame.user_id); }
       if (frame.type === "typing" && frame.conversation_id === open && frame.user_id !== own) {
         typing.set(frame.user_id, Date.now() + 4000);
         setTimeout(showPeople, 4100);
-        showPeople();
+        meet(frame.user_id);
       }
     };
     socket.onopen = () => {

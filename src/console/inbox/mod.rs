@@ -59,6 +59,7 @@ pub(super) async fn answer(
         users: session.get("/v1/users?limit=100").await?,
     };
     match (path, asked.form) {
+        (["people"], None) => Ok(Reply::json(&inbox.people())),
         ([], None) if visit.is_fragment() => inbox.list(None).await.map(Reply::part),
         ([], None) => inbox.page(None).await,
         ([id], None) => inbox.page(Some(Thread::read(&inbox, id).await?)).await,
@@ -116,7 +117,7 @@ impl Inbox<'_> {
             },
         };
         let content = html! {
-            div.inbox.is-open[thread.is_some()] data-inbox data-user=(self.own_id()) data-open=[open] data-people=(self.people()) {
+            div.inbox.is-open[thread.is_some()] data-inbox data-user=(self.own_id()) data-open=[open] data-people=(self.people().to_string()) {
                 section.list aria-label="Conversations" {
                     h1.hidden[thread.is_some()] { "Inbox" }
                     (self.filters())
@@ -135,13 +136,13 @@ impl Inbox<'_> {
     }
 
     /// The names of those who may type and be present.
-    fn people(&self) -> String {
+    fn people(&self) -> Value {
         let people = self.users.items().iter();
         let people = people.map(|user| {
             let name = user.get("name").cloned().unwrap_or_default();
             (text(user, "user_id").to_owned(), name)
         });
-        Value::Object(people.collect()).to_string()
+        Value::Object(people.collect())
     }
 
     /// What the address asks the list for, or what holds where it says nothing.

@@ -219,8 +219,8 @@ impl Thread {
                 form.composer method="post" action={ (self.action()) "/messages" } data-composer {
                     (hidden(inbox.session))
                     input type="hidden" name="key" value=(messages::new_key());
-                    label.hidden for="content" { "Your answer" }
-                    textarea #content name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer {}
+                    label.hidden for="answer-text" { "Your answer" }
+                    textarea #answer-text name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer {}
                     div.actions { button.button.primary { "Send" } }
                 }
             }

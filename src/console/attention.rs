@@ -83,7 +83,7 @@ async fn endpoints(session: &Session) -> Result<Vec<Value>, String> {
         let found = session.get(&address).await;
         let found = found.map_err(|problem| problem.reason.into_owned())?;
         all.extend(found.items().iter().cloned());
-        if !found.has_after {
+        if u64::try_from(all.len()).is_ok_and(|seen| seen >= found.total()) {
             break;
         }
     }

@@ -147,6 +147,7 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
         courier,
         public_url,
     ));
+    let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string());
     startup::announce(&bound.address, &config);
     actix_web::rt::System::new().block_on(async {
@@ -157,6 +158,7 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
         }
         shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
     })?;
+    drop(history);
     system.close();
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -219,6 +219,7 @@ pub struct System {
     accounts_at_start: u32,
     draining: AtomicBool,
     alarm: Arc<Alarm>,
+    messages: Arc<AtomicU64>,
     background: Mutex<Vec<BackgroundThread>>,
 }
 
@@ -387,6 +388,16 @@ impl System {
         self.drills
     }
 
+    /// How many messages this process has committed.
+    pub fn messages_committed(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// Commits and other works that the store's writer has not finished.
+    pub fn commits_waiting(&self) -> u64 {
+        self.store.health().queue
+    }
+
     /// Writes the metrics of the actors, the store, deliveries and threads.
     ///
     /// # Errors
@@ -416,6 +427,11 @@ impl System {
             "webhook_positions_behind",
             "Committed positions that are still to be matched with webhook endpoints.",
             self.feed_lag(),
+        )?;
+        out.counter(
+            "messages_total",
+            "Messages committed.",
+            self.messages_committed(),
         )?;
         metrics::write_deliveries(out, &deliveries)?;
         metrics::write_threads(out, &threads::metrics())
@@ -497,6 +513,7 @@ impl Builder<'_> {
             operator,
             draining: AtomicBool::new(false),
             alarm: Arc::clone(&views.timers),
+            messages: Arc::clone(&views.messages),
             background: Mutex::new(background),
         })
     }

@@ -4,6 +4,8 @@
 //! - `session.rs` who is signed in, from the cookie; `forms.rs` what a form sent
 //! - `reply.rs` what is answered; `layout.rs` what all pages have around them; `parts.rs` what
 //!   several pages are made of; `assets.rs` styles, scripts, icon
+//! - `history.rs` what the server did in the last hour and day; `attention.rs` what needs an operator;
+//!   `figures.rs` how operators' pages write figures
 //! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …
 //!
 //! A page's address names what it shows, and its POSTs go to addresses below it. Each POST carries
@@ -11,16 +13,27 @@
 //! wrong with the form.
 
 mod account;
+mod accounts;
+mod actor;
+mod actors;
 mod api_keys;
 mod assets;
+mod attention;
 mod customers;
+mod figures;
 mod forms;
+mod history;
 mod inbox;
 mod layout;
+mod nodes;
+mod operators;
+mod overview;
 mod parts;
 mod reply;
 mod session;
 mod sign_in;
+mod store;
+mod supervision;
 mod users;
 mod webhooks;
 
@@ -31,6 +44,7 @@ use actix_web::HttpRequest;
 use actix_web::http::{Method, StatusCode};
 use maud::html;
 
+pub(crate) use self::history::{History, keep as keep_history};
 pub(crate) use self::reply::Reply;
 
 use self::forms::Form;
@@ -133,6 +147,11 @@ async fn answer(
 /// Leads to the page that the path names.
 async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Reply, Problem> {
     match asked.path {
+        [] | [""] if session.is_operator() && session.principal.is_none() => {
+            let path = &["overview"];
+            let form = asked.form;
+            overview::answer(visit, session, Asked { path, form }).await
+        }
         [] | [""] => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
@@ -142,6 +161,12 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["settings", "account", ..] => account::answer(visit, session, asked).await,
         ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        ["accounts", ..] => accounts::answer(visit, session, asked).await,
+        ["actors", ..] => actors::answer(visit, session, asked).await,
+        ["nodes", ..] => nodes::answer(visit, session, asked).await,
+        ["operators", ..] => operators::answer(visit, session, asked).await,
+        ["overview", ..] => overview::answer(visit, session, asked).await,
+        ["store", ..] => store::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }
 }

@@ -21,6 +21,7 @@
 //! | `signs` | gives realtime signals to connections | [`spawn`] | it starts again; listeners connect again |
 //! | `indexer`, `message-indexer` | write the search indexes of documents and of conversations | [`spawn`] | `finder`, `message-finder` opens the index again |
 //! | `finder`, `message-finder` | feed these indexes | [`BackgroundThread`] | it starts again |
+//! | `history` | notes what the metrics were, for the console's charts | [`BackgroundThread`] | it starts again and goes on |
 //! | `timers`, `chores`, `bin` | do what is due without a request | [`BackgroundThread`] | it starts again |
 //! | `peers` | answers other nodes about this one's actors | [`BackgroundThread`] | it starts again |
 //! | `limits` | tells other nodes what was spent of limits | [`BackgroundThread`] | it starts again |

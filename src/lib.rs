@@ -7,6 +7,7 @@
 //! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
 //! - `descriptors.rs` how many files and connections the process may open
 //! - `listen/` the command that brings events to a receiver on this machine
+//! - `markdown.rs` Markdown as HTML, for pages
 //! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
 //! - `refusal.rs` what these commands print where the server refuses
@@ -20,6 +21,7 @@ mod descriptors;
 mod http;
 mod listen;
 mod log;
+mod markdown;
 mod moving;
 mod name_resolver;
 mod operate;

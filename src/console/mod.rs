@@ -4,7 +4,8 @@
 //! - `session.rs` who is signed in, from the cookie; `forms.rs` what a form sent
 //! - `reply.rs` what is answered; `layout.rs` what all pages have around them; `parts.rs` what
 //!   several pages are made of; `assets.rs` styles, scripts, icon
-//! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …
+//! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …; a folder where
+//!   it has many: `documents/`
 //!
 //! A page's address names what it shows, and its POSTs go to addresses below it. Each POST carries
 //! the session's CSRF token and is answered with a redirection, or with the page again and what is
@@ -12,6 +13,7 @@
 
 mod api_keys;
 mod assets;
+mod documents;
 mod forms;
 mod layout;
 mod parts;
@@ -131,6 +133,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         [] | [""] => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        ["documents", ..] => documents::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }
 }

@@ -59,8 +59,8 @@ impl Docs<'_> {
                     (table(&found.body, &called(from, &known, "The one before"), &called(to, &known, "The newest")))
                     div.actions.spaced {
                         a.button href=(patch) download { "Download as a patch" }
-                        @if document.allows("editor") && !from.is_empty() {
-                            a.button href=(target(&format!("{}/compare", document.here), &[("from", to), ("to", from)])) { "Swap sides" }
+                        @if !from.is_empty() {
+                            a.button href=(target(&format!("{}/compare", document.here), &[("from", if to.is_empty() { "head" } else { to }), ("to", from)])) { "Swap sides" }
                         }
                     }
                 }

@@ -114,7 +114,7 @@ fn from(version: &Value, found: &Found) -> Markup {
 }
 
 /// The way to what a version changed.
-fn changes(document: &Document, version: &Value) -> Markup {
+pub(super) fn changes(document: &Document, version: &Value) -> Markup {
     let parents = version.get("parents").and_then(Value::as_array);
     let parent = parents
         .and_then(|all| all.first())
@@ -122,7 +122,12 @@ fn changes(document: &Document, version: &Value) -> Markup {
         .unwrap_or_default();
     let to = text(version, "id");
     let path = format!("{}/compare", document.here);
-    html! { a.button.small href=(target(&path, &[("from", parent), ("to", to)])) { "Changes" } }
+    // The first one changed nothing.
+    html! {
+        @if !parent.is_empty() {
+            a.button.small href=(target(&path, &[("from", parent), ("to", to)])) { "Changes" }
+        }
+    }
 }
 
 fn branch_links(document: &Document, all: &[&str], chosen: &str) -> Markup {

@@ -101,14 +101,14 @@ impl Docs<'_> {
         html! {
             div.table { table.documents {
                 caption.hidden { "Documents" }
-                thead { tr { th { "Title" } th { "Owner" } th { "Written in" } th.number { "Version" } th { "Changed" } } }
+                thead { tr { th { "Title" } th { "Owner" } th.aside { "Written in" } th.number.aside { "Version" } th { "Changed" } } }
                 tbody data-list {
                     @for document in found.items() {
                         tr {
                             td.title { a href={ (HERE) "/" (text(document, "id")) } data-item dir="auto" { (text(document, "title")) } }
                             td dir="auto" { (self.name(text(document, "owner_id"))) }
-                            td { (kind(text(document, "content_type"))) }
-                            td.number { (number(document, "version_number")) }
+                            td.aside { (kind(text(document, "content_type"))) }
+                            td.number.aside { (number(document, "version_number")) }
                             td { (time(document, "updated_at")) }
                         }
                     }

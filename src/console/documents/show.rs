@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::history::changes;
 use super::list::ERASING;
 use super::text::rendered;
 use super::{Docs, Document, kind, segment, version_name};
@@ -57,6 +58,7 @@ impl Docs<'_> {
                 }
                 div.actions {
                     a.button.small href=(document.here) { "Show the newest" }
+                    (changes(document, version))
                     a.button.small href=(compare) { "Compare with the newest" }
                     @if document.allows("editor") {
                         (button(self.session, &format!("{}/versions/{id}/restore", document.here), "Restore this text", "small", "Its text becomes the newest version. Nothing of the history is lost."))

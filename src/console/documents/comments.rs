@@ -66,19 +66,22 @@ impl Docs<'_> {
     }
 
     async fn comments_page(&self, document: &Document, shown: &Shown) -> Result<Reply, Problem> {
+        let whole = document.text("content");
+        let lines: Vec<&str> = start_of(whole).lines().collect();
+        let count = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         let asked = |name: &str| self.visit.query(name).parse::<u64>().ok();
         let line = asked("line").or_else(|| shown.form.text("start_line").parse().ok());
         let from = asked("from").or(line).unwrap_or(1).max(1);
         let wanted = Wanted {
             first: (from - 1) / LINES * LINES + 1,
-            line: line.filter(|_| document.allows("commenter")),
+            line: line.filter(|line| *line <= count && document.allows("commenter")),
             with_resolved: self.visit.query("resolved") == "true",
         };
         let all = self.all_comments(document, wanted.with_resolved).await?;
-        let whole = document.text("content");
-        let lines: Vec<&str> = start_of(whole).lines().collect();
         let here = |comment: &&Value| {
-            text(comment, "version") == document.head() && !is(comment, "outdated")
+            text(comment, "version") == document.head()
+                && !is(comment, "outdated")
+                && number(comment, "end_line") <= count
         };
         let mut at_lines: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
         let (current, older): (Vec<&Value>, Vec<&Value>) = all.iter().partition(here);
@@ -88,7 +91,6 @@ impl Docs<'_> {
                 .or_default()
                 .push(comment);
         }
-        let count = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         let last = (wanted.first + LINES - 1).min(count);
         let content = html! {
             (toggles(document, &wanted, all.len()))
@@ -116,7 +118,7 @@ impl Docs<'_> {
             (line_pages(document, wanted.first, last, count))
             @if !older.is_empty() {
                 section {
-                    h2 { "About lines that have changed since" }
+                    h2 { "About lines that have changed, or are not shown here" }
                     @for comment in &older { (self.one(document, comment)) }
                 }
             }

@@ -76,7 +76,17 @@ impl Docs<'_> {
     ) -> Result<Reply, Problem> {
         let form = &shown.form;
         if !document.allows("editor") {
-            let words = html! { div.notice.warn { "You may read this document, but not edit it. Its owner can let you." } };
+            // Whoever has lost the right while writing takes the words along.
+            let typed = shown.problem.as_ref().map(|_| form.text("content"));
+            let words = html! {
+                div.notice.warn { "You may read this document, but not edit it. Its owner can let you." }
+                @if let Some(typed) = typed {
+                    div.field {
+                        label for="field-content" { "What you have written, to copy" }
+                        textarea #field-content.source rows="16" dir="auto" readonly { "\n" (typed) }
+                    }
+                }
+            };
             return Ok(self.tab(document, "/edit", words));
         }
         if form.text("content").len() > EDITED_MAX {

@@ -1,7 +1,7 @@
 //! The list of documents, the bin, and a new document.
 
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{CONTENT_TYPES, DOCUMENTS, Docs, HERE, filled, kind, paths, words_line};
 use crate::console::forms::{Form, Shown};
@@ -199,7 +199,7 @@ impl Docs<'_> {
     /// Takes a document out of the bin.
     pub(super) async fn restore(&self, id: &str) -> Result<Reply, Problem> {
         let (at, here) = paths(id)?;
-        self.post(&format!("{at}/restore"), &Value::Null).await?;
+        self.post(&format!("{at}/restore"), &json!({})).await?;
         Ok(self.done(&here, "The document is out of the bin."))
     }
 
@@ -209,7 +209,7 @@ impl Docs<'_> {
         let is_in_bin = form.text("from") == "bin";
         if is_in_bin {
             // In the bin it is nowhere to be found: it is taken out, and is gone the next moment.
-            self.post(&format!("{at}/restore"), &Value::Null).await?;
+            self.post(&format!("{at}/restore"), &json!({})).await?;
         }
         self.remove(&format!("{at}?permanent=true")).await?;
         let to = if is_in_bin { "?bin=true" } else { "" };

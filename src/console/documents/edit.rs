@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::list::{KIND, TITLE};
 use super::text::rendered;
-use super::{CONTENT_TYPES, Docs, Document, branches, filled, segment, version_name, words_line};
+use super::{
+    CONTENT_TYPES, Docs, Document, branch_ways, branches, filled, segment, version_name, words_line,
+};
 use crate::console::forms::{Form, Shown, object};
 use crate::console::layout::csrf;
 use crate::console::parts::{Field, grouped, now, problem, target, text, time};
@@ -198,39 +200,57 @@ impl Docs<'_> {
         Ok(self.done(here, "Saved."))
     }
 
-    /// Saves what was changed, each part only onto the state that the one before has left.
+    /// Saves what was changed, each part only onto a state that this person has seen.
     async fn save_on_main(&self, document: &Document, draft: &Draft<'_>) -> Result<(), Problem> {
         let form = draft.form;
-        let has_words = form.filled("message").is_some() || form.filled("label").is_some();
-        let as_version = has_words && (draft.is_changed || form.filled("label").is_some());
         let changed = |name: &str, was: &str| {
             let value = form.text(name);
             (value != form.text(was)).then(|| json!(value.trim()))
         };
-        let body = object([
-            ("title", changed("title", "was_title")),
-            ("content_type", changed("content_type", "was_content_type")),
-            (
-                "content",
-                (draft.is_changed && !as_version).then(|| json!(draft.content)),
-            ),
-        ]);
-        // Also where nothing is changed: a state that has passed is told of.
+        let title = changed("title", "was_title");
+        let content_type = changed("content_type", "was_content_type");
+        let has_label = form.filled("label").is_some();
+        if !has_label && (form.filled("message").is_none() || !draft.is_changed) {
+            let content = draft.is_changed.then(|| json!(draft.content));
+            let body = object([
+                ("title", title),
+                ("content_type", content_type),
+                ("content", content),
+            ]);
+            // Also where nothing is changed: a state that has passed is told of.
+            return self.put(document, &body, Some(form.text("etag"))).await;
+        }
+        let path = format!("{}/versions", document.at);
+        let body = draft.version(None, "");
         let request = Request {
             if_match: Some(form.text("etag")),
-            ..Request::new(Verb::Put, &document.at, &body)
+            ..Request::new(Verb::Post, &path, &body)
         };
-        let put = self.session.ask(request).await?;
-        if as_version {
-            let path = format!("{}/versions", document.at);
-            let body = draft.version(None, "");
-            let request = Request {
-                if_match: put.etag.as_deref(),
-                ..Request::new(Verb::Post, &path, &body)
-            };
-            self.session.ask(request).await?;
+        self.session.ask(request).await?;
+        if title.is_none() && content_type.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let now = self.session.get(&document.at).await?;
+        let is_as_seen = |name: &str, was: &str| text(&now.body, name) == form.text(was);
+        if !is_as_seen("title", "was_title") || !is_as_seen("content_type", "was_content_type") {
+            let reason = "the title has changed meanwhile";
+            return Err(Problem::new(Kind::PreconditionFailed, reason));
+        }
+        let body = object([("title", title), ("content_type", content_type)]);
+        self.put(document, &body, now.etag.as_deref()).await
+    }
+
+    async fn put(
+        &self,
+        document: &Document,
+        body: &Value,
+        etag: Option<&str>,
+    ) -> Result<(), Problem> {
+        let request = Request {
+            if_match: etag,
+            ..Request::new(Verb::Put, &document.at, body)
+        };
+        self.session.ask(request).await.map(drop)
     }
 
     async fn draft<'f>(
@@ -256,6 +276,11 @@ impl Docs<'_> {
 
     /// The form once more, with the text as it was written and what has happened meanwhile.
     async fn overtaken(&self, document: &Document, form: &Form) -> Result<Reply, Problem> {
+        let document = &Document {
+            at: document.at.clone(),
+            here: document.here.clone(),
+            found: self.session.get(&document.at).await?,
+        };
         let branch = form.text("branch");
         let tip = match branch {
             "" => document.head().to_owned(),
@@ -343,8 +368,7 @@ fn both(document: &Document, content: &str, preview: Markup) -> Markup {
             div.field {
                 label for="field-content" { "Content" }
                 textarea #field-content.source name="content" rows="22" dir="auto" spellcheck="true"
-                    hx-post=(path) hx-trigger="input changed delay:500ms" hx-target="#preview" hx-sync="this:replace"
-                    hx-include="#field-content_type, input[name=content_type]" { "\n" (content) }
+                    hx-post=(path) hx-trigger="input changed delay:500ms" hx-target="#preview" hx-sync="this:replace" { "\n" (content) }
             }
             section.field aria-labelledby="preview-heading" {
                 h2 #preview-heading { "Preview" }
@@ -357,13 +381,16 @@ fn both(document: &Document, content: &str, preview: Markup) -> Markup {
 /// The branches that can be written on.
 fn lines_of_work(action: &str, branches: &[&str], branch: &str) -> Markup {
     let here = if branch.is_empty() { "main" } else { branch };
+    let way = |branch: &&str| {
+        let to = target(action, &[("branch", branch)]);
+        html! { a.button.small href=(to) aria-current=[(*branch == here).then_some("true")] { (branch) } }
+    };
+    let ways: Vec<Markup> = branches.iter().map(way).collect();
     html! {
         @if branches.len() > 1 {
             nav.branches aria-label="Branches to write on" {
                 span.faint { "Writing on" }
-                @for branch in branches {
-                    a.button.small href=(target(action, &[("branch", branch)])) aria-current=[(*branch == here).then_some("true")] { (branch) }
-                }
+                (branch_ways(&ways))
             }
         }
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Docs, Document, branches, graph, paths, segment, version_name};
+use super::{Docs, Document, branch_ways, branches, graph, paths, segment, version_name};
 use crate::console::forms::{Form, object};
 use crate::console::parts::{
     PER_PAGE, badge, button, empty, number, offset, pages, target, text, time,
@@ -140,8 +140,8 @@ fn branch_links(document: &Document, all: &[&str], chosen: &str) -> Markup {
     html! {
         nav.branches aria-label="Branches" {
             (link("", "All branches"))
-            @for branch in all { (link(branch, branch)) }
             @if document.allows("editor") { a.button.small.primary href={ (document.here) "/merge" } { "Merge" } }
+            (branch_ways(&all.iter().map(|branch| link(branch, branch)).collect::<Vec<_>>()))
         }
     }
 }

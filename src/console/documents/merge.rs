@@ -150,7 +150,7 @@ impl Docs<'_> {
                     p.notice.done { "It merges without conflicts: " (what) "." }
                     (self.merge_form(document, sides, shown, &html! {}))
                     h3 { "The text that it gives" }
-                    pre.source dir="auto" tabindex="0" { (start_of(merged)) }
+                    pre.source dir="auto" tabindex="0" role="region" aria-label="The text that it gives" { (start_of(merged)) }
                 },
                 Outcome::Conflicts { merged, list } => {
                     p.notice.warn { "Both sides changed the same lines in " (places(list.len())) ": " (what) ". Decide each." }

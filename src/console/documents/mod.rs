@@ -110,10 +110,6 @@ impl Document {
         self.text("version")
     }
 
-    fn head_number(&self) -> u64 {
-        number(&self.found.body, "version_number")
-    }
-
     fn etag(&self) -> &str {
         self.found.etag.as_deref().unwrap_or_default()
     }
@@ -280,6 +276,23 @@ fn branches(versions: &[Value]) -> Vec<&str> {
         }
     }
     found
+}
+
+/// Branches that stand beside each other before the others are folded away.
+const BRANCHES_SHOWN: usize = 12;
+
+/// The ways to branches, the newest first.
+fn branch_ways(ways: &[Markup]) -> Markup {
+    let (shown, others) = ways.split_at(ways.len().min(BRANCHES_SHOWN));
+    html! {
+        @for way in shown { (way) }
+        @if !others.is_empty() {
+            details.inline {
+                summary.button.small { (others.len()) " more" }
+                div.branches { @for way in others { (way) } }
+            }
+        }
+    }
 }
 
 /// A field for one line of people's words, in whatever direction they run.

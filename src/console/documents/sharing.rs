@@ -242,7 +242,12 @@ impl Docs<'_> {
                 form method="post" action=(action) {
                     (csrf(self.session))
                     div.row.making {
-                        (Field { name: "role", label: "Its holder", hint: "" }.choice(shown, GIVEN))
+                        div.field {
+                            label for="link-role" { "Its holder" }
+                            select #link-role name="role" {
+                                @for (value, words) in GIVEN { option value=(value) selected[*value == shown.form.text("role")] { (words) } }
+                            }
+                        }
                         (EXPIRES.line(shown, "datetime-local", false))
                         (USES.line(shown, "number", false))
                         (PASSWORD.around(shown, html! {

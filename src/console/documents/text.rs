@@ -42,7 +42,7 @@ pub(super) async fn rendered(
                 @if !whole.is_empty() { " " a href=(whole) { "All of it as a file" } "." }
             }
         }
-        pre.source dir="auto" tabindex="0" { (start) }
+        pre.source dir="auto" { (start) }
     })
 }
 

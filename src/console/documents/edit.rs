@@ -65,6 +65,14 @@ impl Docs<'_> {
             ("tip", text(&tip, id)),
             ("etag", document.etag()),
         ]);
+        if text(&tip, "content").len() > EDITED_MAX {
+            let raw = format!("{}/raw", document.here);
+            let words = html! { div.notice.warn {
+                "It is too long to be edited in a page (over " (grouped(1_024)) " KB). Download "
+                a href=(raw) { "the file" } ", and save it over the interface."
+            } };
+            return Ok(self.tab(document, "/edit", words));
+        }
         self.form(document, &shown, html! {}, "Save").await
     }
 
@@ -78,26 +86,7 @@ impl Docs<'_> {
     ) -> Result<Reply, Problem> {
         let form = &shown.form;
         if !document.allows("editor") {
-            // Whoever has lost the right while writing takes the words along.
-            let typed = shown.problem.as_ref().map(|_| form.text("content"));
-            let words = html! {
-                div.notice.warn { "You may read this document, but not edit it. Its owner can let you." }
-                @if let Some(typed) = typed {
-                    div.field {
-                        label for="field-content" { "What you have written, to copy" }
-                        textarea #field-content.source rows="16" dir="auto" readonly { "\n" (typed) }
-                    }
-                }
-            };
-            return Ok(self.tab(document, "/edit", words));
-        }
-        if form.text("content").len() > EDITED_MAX {
-            let raw = format!("{}/raw", document.here);
-            let words = html! { div.notice.warn {
-                "It is too long to be edited in a page (over " (grouped(1_024)) " KB). Download "
-                a href=(raw) { "the file" } ", and save it over the interface."
-            } };
-            return Ok(self.tab(document, "/edit", words));
+            return Ok(self.tab(document, "/edit", only_readable(shown)));
         }
         let known = self.known_versions(document).await?;
         let preview = rendered(form.text("content"), form.text("content_type"), "").await?;
@@ -127,14 +116,7 @@ impl Docs<'_> {
                     (LABEL.line(shown, "text", false))
                     @if on_main { (NEW_BRANCH.line(shown, "text", false)) }
                 }
-                div.actions {
-                    button.button.primary { (save) }
-                    @if save != "Save" {
-                        button.button name="go_on" value="apart" { "Keep mine on a branch, then merge" }
-                    }
-                    button.button name="go_on" value="preview" { "Preview" }
-                    a.button href=(document.here) { "Cancel" }
-                }
+                (ways_on(document, save))
             }
         };
         Ok(self.tab(document, "/edit", content))
@@ -294,31 +276,7 @@ impl Docs<'_> {
         let base = form.text("base");
         let parameters = [("before", base), ("branch", branch_read), ("limit", "25")];
         let between = self.session.get(&target(&path, &parameters)).await?;
-        let compare = target(
-            &format!("{}/compare", document.here),
-            &[("from", base), ("to", &tip)],
-        );
-        let above = html! {
-            section.notice.warn role="alert" {
-                h2 { "Somebody else has saved meanwhile" }
-                p { "Nothing is lost: your text stands below, and is not saved yet." }
-                @if between.items().is_empty() {
-                    p { "The text is still the one that you began with; the title is now " q dir="auto" { (document.title()) } ", written in " (super::kind(document.text("content_type"))) "." }
-                } @else {
-                    ul.plain {
-                        @for version in between.items() {
-                            li {
-                                a href={ (document.here) "?version=" (text(version, "id")) } { (version_name(version)) }
-                                " by " span dir="auto" { (self.name(text(version, "author"))) } ", " (time(version, "created_at"))
-                                @if !text(version, "message").is_empty() { ": " q dir="auto" { (text(version, "message")) } }
-                            }
-                        }
-                    }
-                    p { a href=(compare) target="_blank" { "See what they changed (in a new tab)" } }
-                }
-                p { "Keep yours on a branch and merge both, or save it on top: then theirs stays in the history only." }
-            }
-        };
+        let above = self.happened(document, between.items(), (base, &tip));
         let mut again = form.clone();
         again.set("etag", document.etag());
         again.set("tip", &tip);
@@ -339,6 +297,40 @@ impl Docs<'_> {
             .await?;
         Ok(page.refused())
     }
+
+    /// What others have saved since this version.
+    fn happened(
+        &self,
+        document: &Document,
+        between: &[Value],
+        (base, tip): (&str, &str),
+    ) -> Markup {
+        let compare = target(
+            &format!("{}/compare", document.here),
+            &[("from", base), ("to", tip)],
+        );
+        html! {
+            section.notice.warn role="alert" {
+                h2 { "Somebody else has saved meanwhile" }
+                p { "Nothing is lost: your text stands below, and is not saved yet." }
+                @if between.is_empty() {
+                    p { "The text is still the one that you began with; the title is now " q dir="auto" { (document.title()) } ", written in " (super::kind(document.text("content_type"))) "." }
+                } @else {
+                    ul.plain {
+                        @for version in between {
+                            li {
+                                a href={ (document.here) "?version=" (text(version, "id")) } { (version_name(version)) }
+                                " by " span dir="auto" { (self.name(text(version, "author"))) } ", " (time(version, "created_at"))
+                                @if !text(version, "message").is_empty() { ": " q dir="auto" { (text(version, "message")) } }
+                            }
+                        }
+                    }
+                    p { a href=(compare) target="_blank" { "See what they changed (in a new tab)" } }
+                }
+                p { "Keep yours on a branch and merge both, or save it on top: then theirs stays in the history only." }
+            }
+        }
+    }
 }
 
 impl Draft<'_> {
@@ -358,6 +350,33 @@ impl Draft<'_> {
 fn was_overtaken(problem: &Problem) -> bool {
     problem.kind == Kind::PreconditionFailed
         || (problem.kind == Kind::Conflict && problem.field == "parent")
+}
+
+/// What is shown to who may only read; whoever has lost the right while writing takes the words along.
+fn only_readable(shown: &Shown) -> Markup {
+    html! {
+        div.notice.warn { "You may read this document, but not edit it. Its owner can let you." }
+        @if shown.problem.is_some() {
+            div.field {
+                label for="field-content" { "What you have written, to copy" }
+                textarea #field-content.source rows="16" dir="auto" readonly { "\n" (shown.form.text("content")) }
+            }
+        }
+    }
+}
+
+/// The buttons below a text.
+fn ways_on(document: &Document, save: &str) -> Markup {
+    html! {
+        div.actions {
+            button.button.primary { (save) }
+            @if save != "Save" {
+                button.button name="go_on" value="apart" { "Keep mine on a branch, then merge" }
+            }
+            button.button name="go_on" value="preview" { "Preview" }
+            a.button href=(document.here) { "Cancel" }
+        }
+    }
 }
 
 /// The text and what it will look like.

@@ -47,7 +47,7 @@ pub(super) fn draw(versions: &[Value], here: &str, begins_above: bool) -> Markup
     let rem = |units: usize| format!("{}.{:04}rem", units / REM, units % REM * 10_000 / REM);
     html! {
         svg.graph width=(rem(width)) height=(rem(height)) viewBox={ "0 0 " (width) " " (height) } aria-hidden="true" {
-            @if begins_above { (graph.from_above()) }
+            @if begins_above { (graph.main_above()) }
             @for row in 0..versions.len() { (graph.lines_of(row)) }
             @for (row, version) in versions.iter().enumerate() {
                 @let lane = graph.lane(version);
@@ -136,7 +136,7 @@ impl<'v> Graph<'v> {
     }
 
     /// The main line, as it comes from newer versions.
-    fn from_above(&self) -> Markup {
+    fn main_above(&self) -> Markup {
         let mut versions = self.versions.iter();
         let first = versions.position(|version| text(version, "branch") == "main");
         let end = first.map_or(self.versions.len() * ROW, y);

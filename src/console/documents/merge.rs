@@ -88,11 +88,11 @@ impl Docs<'_> {
         for (field, name) in [("source", source), ("target", target)] {
             let name = segment(field, name)?;
             let version = self.version(document, name).await;
-            found.push(version.map_err(|problem| match problem.kind {
-                Kind::NotFound => {
-                    Problem::invalid(field, "must be a version or branch of this document")
+            found.push(version.map_err(|problem| {
+                if problem.kind == Kind::NotFound {
+                    return Problem::invalid(field, "must be a version or branch of this document");
                 }
-                _ => problem,
+                problem
             })?);
         }
         let mut found = found.into_iter();
@@ -194,13 +194,10 @@ impl Docs<'_> {
                 Ok(self.done(&format!("{}/history", document.here), &words))
             }
             Err(problem) if problem.is_refusal() => {
-                let problem = match problem.kind {
-                    Kind::PreconditionFailed => Problem {
-                        reason: "somebody has saved meanwhile: here is the merge with what there is now, look at each choice again".into(),
-                        ..problem
-                    },
-                    _ => problem,
-                };
+                let mut problem = problem;
+                if problem.kind == Kind::PreconditionFailed {
+                    problem.reason = "somebody has saved meanwhile: here is the merge with what there is now, look at each choice again".into();
+                }
                 let shown = Shown::again(form, problem);
                 let names = (form.text("source_name"), form.text("target_name"));
                 let page = self.merge_shown(document, names, &shown).await?;

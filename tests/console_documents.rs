@@ -158,7 +158,15 @@ async fn a_document_is_made_found_edited_and_deleted() {
     let page = person.page(&here).await;
     assert!(page.contains("<h2 id=\"text-one\">One</h2>"), "{page}");
     assert!(person.page("/console/documents").await.contains(&here));
+}
 
+#[tokio::test]
+async fn an_edit_makes_a_version_with_its_words_and_an_older_one_comes_back() {
+    let account = account().await;
+    let person = Person::of(&account, "admin").await;
+    let api = person.api(&account);
+    let at = api.document("# One\n\ntwo\n").await;
+    let here = here(&at);
     let form = person.page(&format!("{here}/edit")).await;
     let typed = [
         ("title", "Handbook"),
@@ -185,6 +193,15 @@ async fn a_document_is_made_found_edited_and_deleted() {
         .await
         .expect(303);
     assert_eq!(api.text(&at).await, "# One\n\ntwo\n");
+}
+
+#[tokio::test]
+async fn a_document_goes_to_the_bin_and_comes_back() {
+    let account = account().await;
+    let person = Person::of(&account, "admin").await;
+    let api = person.api(&account);
+    let at = api.document("1\n").await;
+    let here = here(&at);
     let refused = person
         .post("/console/documents", &[("title", ""), ("content", "kept")])
         .await
@@ -197,7 +214,7 @@ async fn a_document_is_made_found_edited_and_deleted() {
         .expect(303);
     api.get(&at).await.expect(404);
     let bin = person.page("/console/documents?bin=true").await;
-    assert!(bin.contains("Handbook"), "{bin}");
+    assert!(bin.contains(&format!("{here}/restore")), "{bin}");
     person
         .post(&format!("{here}/restore"), &[])
         .await
@@ -279,6 +296,15 @@ async fn a_lost_update_keeps_the_text_and_shows_what_happened() {
 
     let on_top = person.save(&here, &lost, &[("content", "mine\n")]).await;
     on_top.expect(422);
+}
+
+#[tokio::test]
+async fn a_title_that_was_changed_meanwhile_stays() {
+    let account = account().await;
+    let person = Person::of(&account, "admin").await;
+    let api = person.api(&account);
+    let at = api.document("1\n").await;
+    let here = here(&at);
     let form = person.page(&format!("{here}/edit")).await;
     api.put(&at, json!({"title": "Their title"}))
         .await
@@ -462,12 +488,9 @@ async fn comments_stand_at_their_lines() {
 }
 
 #[tokio::test]
-async fn links_and_roles_are_given_and_taken() {
+async fn links_are_made_shown_once_and_revoked() {
     let account = account().await;
-    let (person, other) = (
-        Person::of(&account, "admin").await,
-        Person::of(&account, "agent").await,
-    );
+    let person = Person::of(&account, "admin").await;
     let api = person.api(&account);
     let at = api.document("1\n").await;
     let here = here(&at);
@@ -517,7 +540,19 @@ async fn links_and_roles_are_given_and_taken() {
             .expect(422),
     );
     assert!(bad.contains("wrong-max_uses"), "{bad}");
+}
 
+#[tokio::test]
+async fn roles_are_given_changed_and_handed_on() {
+    let account = account().await;
+    let (person, other) = (
+        Person::of(&account, "admin").await,
+        Person::of(&account, "agent").await,
+    );
+    let api = person.api(&account);
+    let at = api.document("1\n").await;
+    let here = here(&at);
+    let sharing = format!("{here}/sharing");
     other.get(&here).await.expect(404);
     let email = account
         .live()
@@ -556,12 +591,22 @@ async fn links_and_roles_are_given_and_taken() {
         api.get(&at).await.expect(200)["owner_id"],
         json!(other.user)
     );
+}
+
+#[tokio::test]
+async fn what_everybody_may_is_set() {
+    let account = account().await;
+    let person = Person::of(&account, "admin").await;
+    let api = person.api(&account);
+    let at = api.document("1\n").await;
+    let here = here(&at);
+    let sharing = format!("{here}/sharing");
     let set = [
         ("visibility", "account"),
         ("default_role", "commenter"),
         ("link_sharing", "true"),
     ];
-    other
+    person
         .post(&format!("{sharing}/permissions"), &set)
         .await
         .expect(303);
@@ -570,7 +615,7 @@ async fn links_and_roles_are_given_and_taken() {
         (&set["visibility"], &set["default_role"]),
         (&json!("account"), &json!("commenter"))
     );
-    let log = other.page(&format!("{here}/activity")).await;
+    let log = person.page(&format!("{here}/activity")).await;
     assert!(log.contains("changed who may do what"), "{log}");
 }
 

@@ -8,7 +8,7 @@
 //! - `demo/` the command that shows a server with something in it
 //! - `descriptors.rs` how many files and connections the process may open
 //! - `listen/` the command that brings events to a receiver on this machine
-//! - `markdown.rs` Markdown as HTML, for the pages of `http/`
+//! - `markdown.rs` Markdown as HTML, for pages
 //! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
 //! - `refusal.rs` what these commands print where the server refuses

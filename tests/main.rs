@@ -13,6 +13,7 @@ mod bulk;
 mod check;
 mod concurrency;
 mod console;
+mod console_documents;
 mod console_operators;
 mod conversation_search;
 mod conversations;

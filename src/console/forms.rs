@@ -49,6 +49,12 @@ impl Form {
             .map_or("", |(_, value)| value)
     }
 
+    /// Fills a field in anew.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.fields.retain(|(key, _)| key != name);
+        self.fields.push((name.to_owned(), value.to_owned()));
+    }
+
     /// A field without the blanks around it; none where nothing was filled in.
     pub(super) fn filled(&self, name: &str) -> Option<&str> {
         Some(self.text(name).trim()).filter(|text| !text.is_empty())

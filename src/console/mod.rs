@@ -6,7 +6,8 @@
 //!   several pages are made of; `assets.rs` styles, scripts, icon
 //! - `history.rs` what the server did in the last hour and day; `attention.rs` what needs an operator;
 //!   `figures.rs` how operators' pages write figures
-//! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …
+//! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …; a folder where
+//!   it has many: `documents/`
 //!
 //! A page's address names what it shows, and its POSTs go to addresses below it. Each POST carries
 //! the session's CSRF token and is answered with a redirection, or with the page again and what is
@@ -20,6 +21,7 @@ mod api_keys;
 mod assets;
 mod attention;
 mod customers;
+mod documents;
 mod figures;
 mod forms;
 mod history;
@@ -167,6 +169,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["operators", ..] => operators::answer(visit, session, asked).await,
         ["overview", ..] => overview::answer(visit, session, asked).await,
         ["store", ..] => store::answer(visit, session, asked).await,
+        ["documents", ..] => documents::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }
 }

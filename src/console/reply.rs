@@ -45,6 +45,30 @@ impl Reply {
         }
     }
 
+    /// A text to keep as a file; no browser shows it as a page of ours.
+    pub(super) fn file(text: String, name: &str) -> Self {
+        Reply {
+            status: StatusCode::OK,
+            headers: vec![
+                (
+                    CONTENT_TYPE,
+                    HeaderValue::from_static("text/plain; charset=utf-8"),
+                ),
+                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            ],
+            body: text.into(),
+        }
+        .with(
+            "content-disposition",
+            &format!("attachment; filename=\"{name}\""),
+        )
+    }
+
+    /// The page once more, with what is wrong with the form on it.
+    pub(super) fn refused(self) -> Self {
+        self.with_status(StatusCode::UNPROCESSABLE_ENTITY)
+    }
+
     /// Goes on at another page, with GET.
     pub(super) fn see_other(to: &str) -> Self {
         Reply {

@@ -22,7 +22,7 @@ use super::budget::BudgetOwner;
 use super::dispatch;
 use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::Output;
-use super::problem::Problem;
+use super::problem::{More, Problem};
 use super::router::RouteMatch;
 
 /// Who calls, on behalf of a request for a page.
@@ -79,6 +79,8 @@ pub(crate) struct Found {
     pub(crate) body: Value,
     /// The entity tag, without quotation marks.
     pub(crate) etag: Option<String>,
+    /// Whether anything follows the last item of a page.
+    pub(crate) has_after: bool,
 }
 
 impl InProcess {
@@ -197,6 +199,7 @@ fn found(output: Output) -> Found {
             return Found {
                 body: serde_json::json!({"data": data, "total": page.total}),
                 etag: None,
+                has_after: page.after,
             };
         }
         Output::Text(text) => {
@@ -208,7 +211,11 @@ fn found(output: Output) -> Found {
             (Value::Null, None)
         }
     };
-    Found { body, etag }
+    Found {
+        body,
+        etag,
+        has_after: false,
+    }
 }
 
 impl Found {
@@ -228,4 +235,18 @@ impl Found {
             .and_then(Value::as_u64)
             .unwrap_or_default()
     }
+}
+
+/// What a merge that was refused leaves undecided, as the interface tells it: `conflicts`, `merged`,
+/// `source`, `target`. None where it was refused for something else.
+pub(crate) fn undecided(problem: &Problem) -> Option<Value> {
+    let told: Value = match problem.more.as_deref()? {
+        More::Conflict(_) => serde_json::from_slice(&problem.json()).ok()?,
+        // Written in the form that the browser's `Accept` prefers, which may be either of two.
+        More::Written(body) => serde_json::from_slice(body).ok()?,
+        More::Overtaken | More::Page(_) => return None,
+    };
+    let details = ["/error/details", "/details"];
+    let found = details.iter().find_map(|at| told.pointer(at));
+    found.cloned()
 }

@@ -68,7 +68,7 @@ pub(crate) use app_state::AppState;
 pub(crate) use authentication::check_is_current;
 pub(crate) use body::{BodyReader, read_form};
 pub(crate) use budget::BudgetOwner;
-pub(crate) use in_process::{Found, InProcess, Request};
+pub(crate) use in_process::{Found, InProcess, Request, undecided};
 pub(crate) use operation::Verb;
 pub(crate) use problem::{Kind, Problem};
 pub(crate) use request_metrics::{RequestTotals, bounds_ms};

@@ -74,6 +74,12 @@
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   });
 
+  // Whoever types words of their own has chosen them.
+  document.addEventListener("input", (event) => {
+    const choice = event.target.dataset?.chooses;
+    if (choice) one(choice).checked = true;
+  });
+
   // Keys.
   const isTyping = (target) => target.closest("input, textarea, select, [contenteditable]");
   const choose = (step) => {

@@ -196,7 +196,7 @@ async fn operators_sign_in_with_the_token_or_by_name_once_they_have_been_made() 
     operator
         .post("/admin/v1/operators", json!({"name": "ADA"}))
         .await
-        .error(409, "conflict", "email");
+        .error(409, "conflict", "name");
     let path = format!("/admin/v1/operators/{id}/invitations");
     let url = operator.post(&path, json!({})).await.expect(201).id("url");
     let page = format!("/console/{}", url.split_once("/console/").unwrap().1);

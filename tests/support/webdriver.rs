@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use fantoccini::elements::Element;
+use fantoccini::error::CmdError;
 use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -129,13 +130,22 @@ impl Browser {
             .unwrap_or_else(|error| panic!("{css} does not come: {error}"))
     }
 
+    /// Does something with what matches, once it is there; again where the page has put another one
+    /// in its place meanwhile.
+    async fn with(&self, css: &str, act: impl AsyncFn(Element) -> Result<(), CmdError>) {
+        until(css, SHOWS_WITHIN, async || {
+            match act(self.waits_for(css).await).await {
+                Ok(()) => Some(()),
+                Err(error) if error.is_stale_element_reference() => None,
+                Err(error) => panic!("{css}: {error}"),
+            }
+        })
+        .await;
+    }
+
     /// Clicks what matches, once it is there.
     pub(crate) async fn click(&self, css: &str) {
-        let element = self.waits_for(css).await;
-        element
-            .click()
-            .await
-            .unwrap_or_else(|error| panic!("{css} can't be clicked: {error}"));
+        self.with(css, async |element| element.click().await).await;
     }
 
     /// Clicks the first button or link with these words.
@@ -159,18 +169,17 @@ impl Browser {
 
     /// Types into a field, in place of what it holds.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
-        let field = self.waits_for(css).await;
-        field.clear().await.unwrap();
-        field.send_keys(text).await.unwrap();
+        self.with(css, async |field| {
+            field.clear().await?;
+            field.send_keys(text).await
+        })
+        .await;
     }
 
     /// Chooses by the value.
     pub(crate) async fn choose(&self, css: &str, value: &str) {
-        self.waits_for(css)
-            .await
-            .select_by_value(value)
-            .await
-            .unwrap();
+        self.with(css, async |field| field.select_by_value(value).await)
+            .await;
     }
 
     /// Types keys without a field.

@@ -131,12 +131,14 @@ pub fn run(config: Config) -> Result<(), RunError> {
         courier,
         public_url,
     ));
+    let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string());
     startup::announce(&bound.address, &config);
     actix_web::rt::System::new().block_on(async {
         let server = bound.serve(&config.server, Arc::clone(&app))?;
         shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
     })?;
+    drop(history);
     system.close();
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -215,6 +215,7 @@ pub struct System {
     accounts_at_start: u32,
     draining: AtomicBool,
     alarm: Arc<Alarm>,
+    messages: Arc<AtomicU64>,
     background: Mutex<Vec<BackgroundThread>>,
 }
 
@@ -380,6 +381,16 @@ impl System {
         self.drills
     }
 
+    /// How many messages this process has committed.
+    pub fn messages_committed(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// Commits and other works that the store's writer has not finished.
+    pub fn commits_waiting(&self) -> u64 {
+        self.store.health().queue
+    }
+
     /// Writes the metrics of the actors, the store, deliveries and threads.
     ///
     /// # Errors
@@ -404,6 +415,11 @@ impl System {
             "webhook_positions_behind",
             "Committed positions that are still to be matched with webhook endpoints.",
             self.feed_lag(),
+        )?;
+        out.counter(
+            "messages_total",
+            "Messages committed.",
+            self.messages_committed(),
         )?;
         metrics::write_deliveries(out, &deliveries)?;
         metrics::write_threads(out, &threads::metrics())
@@ -485,6 +501,7 @@ impl Builder<'_> {
             operator,
             draining: AtomicBool::new(false),
             alarm: Arc::clone(&views.timers),
+            messages: Arc::clone(&views.messages),
             background: Mutex::new(background),
         })
     }

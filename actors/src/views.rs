@@ -7,7 +7,7 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -24,11 +24,12 @@ use crate::store::{
 use crate::supervision::SettingsView;
 use crate::webhook::restore_endpoint;
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{Commit, Effect, Header};
+use colloquy_model::commit::{Commit, Effect, Header, NewRow};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{Id, WebhookId};
 use colloquy_model::user::KnownUser;
 use colloquy_runtime::alarm::Alarm;
@@ -50,6 +51,8 @@ pub(crate) struct Views {
     pub supervision: Arc<SettingsView>,
     /// Set when a commit brings a time at which a conversation does something by itself.
     pub timers: Arc<Alarm>,
+    /// Messages that this process has committed.
+    pub messages: Arc<AtomicU64>,
 }
 
 impl CommitSink for Views {
@@ -116,6 +119,7 @@ impl CommitSink for Views {
         // Nobody can join the feed in the midst of a batch.
         let mut published = self.feed.batch();
         for Committed { mut commit, first } in batch.commits {
+            self.count_messages(&commit);
             publish(&commit, first, &mut published);
             for effect in std::mem::take(&mut commit.effects) {
                 self.take_in(effect, commit.expected.next());
@@ -159,6 +163,15 @@ impl CommitSink for Views {
 }
 
 impl Views {
+    fn count_messages(&self, commit: &Commit) {
+        let is_message = |row: &&NewRow| row.kind == EventKind::MessageCreated;
+        let messages = commit.rows.iter().filter(is_message).count();
+        if messages > 0 {
+            let messages = u64::try_from(messages).unwrap_or(u64::MAX);
+            self.messages.fetch_add(messages, Ordering::Relaxed);
+        }
+    }
+
     /// Takes in what a commit of another process did.
     fn take_in_followed(&self, followed: Followed, published: &mut Batch<'_>) {
         let Followed {

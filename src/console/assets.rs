@@ -35,6 +35,7 @@ assets! {
     "console.css" STYLE "console.css"
     "console.js" SCRIPT "console.js"
     "inbox.js" SCRIPT "inbox.js"
+    "overview.js" SCRIPT "overview.js"
     "icon.svg" SVG "icon.svg"
     "htmx.min.js" SCRIPT "vendor/htmx.min.js"
     "uPlot.iife.min.js" SCRIPT "vendor/uPlot.iife.min.js"

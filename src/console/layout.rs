@@ -157,6 +157,13 @@ const MENU: &[Entry] = &[
         "M4 4h16v6H4zM4 14h16v6H4zM8 7h.01M8 17h.01",
         'e',
     ),
+    entry(
+        "/console/operators",
+        "Operators",
+        For::Operators,
+        "M12 3 5 6v5c0 4.5 3 8.3 7 10 4-1.7 7-5.5 7-10V6zM9 12l2 2 4-4",
+        'p',
+    ),
 ];
 
 impl Entry {
@@ -221,6 +228,10 @@ const HTMX: &str = r#"{"allowEval":false,"includeIndicatorStyles":false,"selfReq
 
 fn around(visit: &Visit, session: &Session) -> Markup {
     let path = visit.path();
+    let path = match path {
+        "/console" | "/console/" => "/console/overview",
+        path => path,
+    };
     let is_here = |entry: &Entry| path.starts_with(entry.path);
     let account = session
         .principal

@@ -13,10 +13,14 @@
 mod account;
 mod api_keys;
 mod assets;
+mod attention;
 mod customers;
+mod figures;
 mod forms;
+mod history;
 mod inbox;
 mod layout;
+mod overview;
 mod parts;
 mod reply;
 mod session;
@@ -31,6 +35,7 @@ use actix_web::HttpRequest;
 use actix_web::http::{Method, StatusCode};
 use maud::html;
 
+pub(crate) use self::history::{History, keep as keep_history};
 pub(crate) use self::reply::Reply;
 
 use self::forms::Form;
@@ -133,6 +138,11 @@ async fn answer(
 /// Leads to the page that the path names.
 async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Reply, Problem> {
     match asked.path {
+        [] | [""] if session.is_operator() && session.principal.is_none() => {
+            let path = &["overview"];
+            let form = asked.form;
+            overview::answer(visit, session, Asked { path, form }).await
+        }
         [] | [""] => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
@@ -142,6 +152,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["settings", "account", ..] => account::answer(visit, session, asked).await,
         ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        ["overview", ..] => overview::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }
 }

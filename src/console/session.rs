@@ -88,6 +88,17 @@ impl Session {
         self.known.is_operator()
     }
 
+    /// Refuses whoever is no operator.
+    ///
+    /// # Errors
+    /// 403.
+    pub(super) fn check_operator(&self) -> Result<(), Problem> {
+        match self.is_operator() {
+            true => Ok(()),
+            false => Err(Problem::forbidden("this page is for operators")),
+        }
+    }
+
     /// Whether the person may do what only admins of the account may.
     pub(super) fn is_admin(&self) -> bool {
         self.principal.is_some() && self.role != Some(Role::Agent)

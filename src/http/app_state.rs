@@ -24,6 +24,7 @@ use super::response_body::ReadPace;
 use super::router::Router;
 use super::{docs, openapi, routes};
 use crate::config::Config;
+use crate::console::History;
 use crate::courier::HttpCourier;
 use crate::descriptors;
 
@@ -57,6 +58,8 @@ pub(crate) struct AppState {
     pub(crate) metrics_public: bool,
     pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) metrics: Metrics,
+    /// What the metrics were in the last hour and day.
+    pub(crate) history: History,
     pub(crate) in_flight: InFlightRequests,
     pub(crate) realtime_limits: RealtimeLimits,
     pub(crate) live_connections: Arc<LiveConnections>,
@@ -122,6 +125,7 @@ impl AppState {
             metrics_public: config.metrics.public,
             request_metrics,
             metrics,
+            history: History::default(),
             in_flight: InFlightRequests::default(),
             realtime_limits: RealtimeLimits::new(config),
             live_connections,

@@ -128,6 +128,9 @@ impl InProcess {
             whole: operation.whole,
             now: Timestamp::now(),
         };
+        if let Some(known) = operation.known {
+            known(&call).await?;
+        }
         let body = match request.body {
             Some(body) if operation.body.is_some() => colloquy_model::json::bytes(body),
             Some(_) | None => Bytes::new(),

@@ -71,6 +71,7 @@ pub(crate) use budget::BudgetOwner;
 pub(crate) use in_process::{Found, InProcess, Request};
 pub(crate) use operation::Verb;
 pub(crate) use problem::{Kind, Problem};
+pub(crate) use request_metrics::{RequestTotals, bounds_ms};
 pub(crate) use server::bind;
 
 #[cfg(test)]

@@ -61,6 +61,26 @@ impl OperationMetrics {
     }
 }
 
+/// What all operations' requests have come to since the start of the process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RequestTotals {
+    /// Answered as they were asked: statuses below 400.
+    pub(crate) answered: u64,
+    /// Refused for what they ask: 400 to 499 but 429.
+    pub(crate) refused: u64,
+    /// Beyond a limit: 429.
+    pub(crate) limited: u64,
+    /// Failed here: 500 and more.
+    pub(crate) failed: u64,
+    /// How many took no longer than the bound in the same place, and than no lower one.
+    pub(crate) by_time: [u64; BOUNDS_MICROS.len() + 1],
+}
+
+/// The bound, in milliseconds, of each of [`RequestTotals::by_time`] but the last, which has none.
+pub(crate) fn bounds_ms() -> impl Iterator<Item = f64> {
+    BOUNDS_MICROS.into_iter().map(|bound| seconds(bound) * 1e3)
+}
+
 /// Counters of requests: a row for each operation, and one for all paths that lead to none.
 pub(crate) struct RequestMetrics {
     rows: Vec<OperationMetrics>,
@@ -93,6 +113,28 @@ impl RequestMetrics {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         row.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// What the requests of all operations have come to; pages, and paths that lead nowhere, are no
+    /// operation.
+    pub(crate) fn totals(&self) -> RequestTotals {
+        let mut totals = RequestTotals::default();
+        let operations = self.rows.iter().filter(|row| !row.route.is_empty());
+        for row in operations {
+            for (index, counter) in row.by_status.iter().enumerate() {
+                let sum = match index + 100 {
+                    ..400 => &mut totals.answered,
+                    429 => &mut totals.limited,
+                    400..500 => &mut totals.refused,
+                    500.. => &mut totals.failed,
+                };
+                *sum += counter.load(Ordering::Relaxed);
+            }
+            for (sum, counter) in totals.by_time.iter_mut().zip(&row.by_time) {
+                *sum += counter.load(Ordering::Relaxed);
+            }
+        }
+        totals
     }
 
     /// Writes the counters as metrics.

@@ -21,6 +21,7 @@
 //! | `signs` | gives realtime signals to connections | [`spawn`] | it starts again; listeners connect again |
 //! | `indexer` | writes the search index | [`spawn`] | `finder` opens the index again |
 //! | `finder` | feeds the search index | [`BackgroundThread`] | it starts again |
+//! | `history` | notes what the metrics were, for the console's charts | [`BackgroundThread`] | it starts again and goes on |
 //! | `timers`, `chores`, `bin` | do what is due without a request | [`BackgroundThread`] | it starts again |
 //! | `peers` | answers other nodes about this one's actors | [`BackgroundThread`] | it starts again |
 //! | `limits` | tells other nodes what was spent of limits | [`BackgroundThread`] | it starts again |

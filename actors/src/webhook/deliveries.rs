@@ -348,7 +348,7 @@ impl Deliveries {
     }
 
     /// What deliveries have come to since the start.
-    pub(crate) fn metrics(&self) -> DeliveryMetrics {
+    pub fn metrics(&self) -> DeliveryMetrics {
         self.counters.read()
     }
 

@@ -11,6 +11,8 @@
 //! wrong with the form.
 
 mod account;
+mod actor;
+mod actors;
 mod api_keys;
 mod assets;
 mod attention;
@@ -25,6 +27,7 @@ mod parts;
 mod reply;
 mod session;
 mod sign_in;
+mod supervision;
 mod users;
 mod webhooks;
 
@@ -152,6 +155,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["settings", "account", ..] => account::answer(visit, session, asked).await,
         ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        ["actors", ..] => actors::answer(visit, session, asked).await,
         ["overview", ..] => overview::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }

@@ -11,6 +11,7 @@
 //! wrong with the form.
 
 mod account;
+mod accounts;
 mod actor;
 mod actors;
 mod api_keys;
@@ -22,11 +23,14 @@ mod forms;
 mod history;
 mod inbox;
 mod layout;
+mod nodes;
+mod operators;
 mod overview;
 mod parts;
 mod reply;
 mod session;
 mod sign_in;
+mod store;
 mod supervision;
 mod users;
 mod webhooks;
@@ -155,8 +159,12 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["settings", "account", ..] => account::answer(visit, session, asked).await,
         ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        ["accounts", ..] => accounts::answer(visit, session, asked).await,
         ["actors", ..] => actors::answer(visit, session, asked).await,
+        ["nodes", ..] => nodes::answer(visit, session, asked).await,
+        ["operators", ..] => operators::answer(visit, session, asked).await,
         ["overview", ..] => overview::answer(visit, session, asked).await,
+        ["store", ..] => store::answer(visit, session, asked).await,
         _ => Err(Problem::no_such("there is no such page")),
     }
 }

@@ -19,6 +19,7 @@ Usage: colloquy [serve | check] [--config FILE]
        colloquy supervision [KIND] [--json] [--config FILE]
        colloquy supervision set KIND.SETTING=NUMBER ... [--json] [--config FILE]
        colloquy supervision reset KIND.SETTING ... [--json] [--config FILE]
+       colloquy operators [add NAME | remove NAME] [--json] [--config FILE]
        colloquy listen --forward-to URL [--events KIND,KIND] [--key KEY] [--server URL]
 
   serve             Starts the server (also without any argument).
@@ -29,10 +30,12 @@ Usage: colloquy [serve | check] [--config FILE]
   actors            Shows every kind of actor on the running server, those of one KIND that are in memory, or one by
                     its ID; or has one restart, leave memory, leave quarantine, or (a drill) crash.
   supervision       Shows how actors are supervised; sets it, or resets it to what is configured, at once and for good.
+  operators         Shows who signs in to the console as an operator; adds one and prints the link with which the
+                    person sets a password, or removes one, who is signed out at once.
   listen            Brings a server's events to a receiver on this machine, signed as webhooks are: prints the signing
                     secret, then each event with what the receiver answered.
   --config FILE     Settings; otherwise config.toml in the working folder, if there is one. [server] bind and [admin]
-                    token say where actors and supervision find the server, and let them in.
+                    token say where actors, supervision and operators find the server, and let them in.
   --state STATE     Only actors in this state: loading, ready, backing_off or quarantined.
   --sort SORT       The largest or latest first: mailbox, bytes, restarts or last_used (the default).
   --limit N         At most so many actors, up to 1000; otherwise 20.
@@ -136,7 +139,7 @@ impl Given {
             ("serve" | "check" | "export" | "import", []) => &["config"],
             ("listen", []) => &["forward-to", "events", "key", "server"],
             ("actors", [_]) => &["config", "state", "sort", "limit"],
-            ("actors", _) | ("supervision", _) => &["config"],
+            ("actors" | "supervision" | "operators", _) => &["config"],
             ("serve" | "check" | "export" | "import" | "listen", [extra, ..]) => {
                 return Err(format!("{command} takes no {extra:?}").into());
             }
@@ -145,8 +148,8 @@ impl Given {
         if let Some(other) = self.values.keys().find(|name| !taken.contains(name)) {
             return Err(format!("--{other} does not go with {}", words.join(" ")).into());
         }
-        if self.json && !matches!(*command, "actors" | "supervision") {
-            return Err("--json goes with actors and supervision".into());
+        if self.json && !matches!(*command, "actors" | "supervision" | "operators") {
+            return Err("--json goes with actors, supervision and operators".into());
         }
         let config = self.values.remove("config").map(PathBuf::from);
         match *command {
@@ -162,10 +165,10 @@ impl Given {
                 } else {
                     Output::Tables
                 },
-                request: if *command == "actors" {
-                    self.actors(rest)?
-                } else {
-                    supervision(rest)?
+                request: match *command {
+                    "actors" => self.actors(rest)?,
+                    "operators" => operators(rest)?,
+                    _ => supervision(rest)?,
                 },
             }),
         }
@@ -216,6 +219,20 @@ impl Given {
     fn text(&mut self, name: &str) -> Result<Option<String>, lexopt::Error> {
         let value = self.values.remove(name);
         value.map(|value| value.string()).transpose()
+    }
+}
+
+fn operators(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+    let named = |name: &[&str]| match name {
+        // A name of several words needs no quotation marks.
+        [_, ..] => Ok(name.join(" ")),
+        [] => Err("which name?".to_owned()),
+    };
+    match words {
+        [] => Ok(OperatorRequest::Operators),
+        ["add", name @ ..] => Ok(OperatorRequest::AddOperator { name: named(name)? }),
+        ["remove", name @ ..] => Ok(OperatorRequest::RemoveOperator { name: named(name)? }),
+        [unknown, ..] => Err(format!("{unknown:?} is neither add nor remove").into()),
     }
 }
 
@@ -311,6 +328,13 @@ mod tests {
                 command: ActorCommand::Release
             }
         );
+        assert_eq!(request("operators"), OperatorRequest::Operators);
+        assert_eq!(
+            request("operators add Ada Lovelace"),
+            OperatorRequest::AddOperator {
+                name: "Ada Lovelace".to_owned()
+            }
+        );
         let change = |value: Option<i64>| SettingChange {
             kind: "conversation".to_owned(),
             setting: "crashes_max".to_owned(),
@@ -333,6 +357,9 @@ mod tests {
     #[test]
     fn what_is_unknown_or_out_of_place_is_refused() {
         for line in [
+            "operators add",
+            "operators invite ada",
+            "operators --state ready",
             "actors restart",
             "actors stop conv_1",
             "actors restart conv_1 conv_2",

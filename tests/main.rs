@@ -12,6 +12,7 @@ mod admin;
 mod bulk;
 mod check;
 mod concurrency;
+mod console_operators;
 mod conversations;
 mod cors;
 mod crash;

@@ -39,6 +39,9 @@ pub enum OperateError {
     /// There is no such kind, or it has nothing that could be set.
     #[error("{0:?} is no kind of actor that has settings: `colloquy supervision` shows them")]
     Kind(String),
+    /// No operator has this name.
+    #[error("no operator is called {0:?}: `colloquy operators` shows them")]
+    NoOperator(String),
     /// One setting is given two values.
     #[error("{0} is given twice")]
     Twice(String),
@@ -121,6 +124,19 @@ impl AdminClient {
         self.send(self.client.post(self.url(path))).await
     }
 
+    /// What a POST with this body answers.
+    pub(super) async fn make(&self, path: &[&str], body: &Value) -> Result<Vec<u8>, OperateError> {
+        let request = self.client.post(self.url(path));
+        let request = request.header(CONTENT_TYPE, "application/json");
+        self.send(request.body(body.to_string())).await
+    }
+
+    /// Deletes what is at this path.
+    pub(super) async fn delete(&self, path: &[&str]) -> Result<(), OperateError> {
+        let deleted = self.send(self.client.delete(self.url(path))).await;
+        deleted.map(|_| ())
+    }
+
     /// What a PATCH with this body answers.
     pub(super) async fn patch(&self, path: &[&str], body: &Value) -> Result<Vec<u8>, OperateError> {
         let request = self.client.patch(self.url(path));
@@ -141,7 +157,7 @@ impl AdminClient {
         let response = request.bearer_auth(&self.token).send().await;
         let response = response.map_err(unreachable)?;
         match response.status().as_u16() {
-            200 => Ok(response.bytes().await.map_err(unreachable)?.into()),
+            200 | 201 | 204 => Ok(response.bytes().await.map_err(unreachable)?.into()),
             401 => Err(OperateError::WrongToken(self.address())),
             status @ 400.. => Err(OperateError::Refused {
                 url: response.url().clone(),

@@ -1,11 +1,14 @@
-//! `colloquy actors` and `colloquy supervision`: what operators see of actors and how they steer
-//! them, from a terminal. Knows the server by its interface only.
+//! `colloquy actors`, `colloquy supervision` and `colloquy operators`: what operators see of actors,
+//! how they steer them, and who the operators are, from a terminal. Knows the server by its interface
+//! only.
 //!
 //! - `admin_client.rs`: asks the server
+//! - `operators.rs`: adds and removes operators
 //! - `summaries.rs`: what is shown of its answers
 //! - `table.rs`: columns that fit a terminal
 
 mod admin_client;
+mod operators;
 mod summaries;
 mod table;
 
@@ -57,6 +60,18 @@ pub enum OperatorRequest {
     Change {
         /// Each setting with what it becomes.
         changes: Vec<SettingChange>,
+    },
+    /// Shows who signs in as an operator.
+    Operators,
+    /// Adds an operator, and makes the invitation with which the person sets a password.
+    AddOperator {
+        /// By which the operator signs in.
+        name: String,
+    },
+    /// Removes an operator, who is signed out at once.
+    RemoveOperator {
+        /// By which the operator signs in.
+        name: String,
     },
 }
 
@@ -207,6 +222,9 @@ async fn ask(client: &AdminClient, request: &OperatorRequest) -> Result<Vec<u8>,
         OperatorRequest::Change { changes } => {
             client.patch(&["supervision"], &merge_patch(changes)?).await
         }
+        OperatorRequest::Operators => operators::all(client).await,
+        OperatorRequest::AddOperator { name } => operators::add(client, name).await,
+        OperatorRequest::RemoveOperator { name } => operators::remove(client, name).await,
     }
 }
 
@@ -236,6 +254,9 @@ fn shown(
         OperatorRequest::Change { changes } => {
             summaries::changed(&parsed(client, answer)?, changes)
         }
+        OperatorRequest::Operators => operators::table(&parsed(client, answer)?),
+        OperatorRequest::AddOperator { .. } => operators::invitation(&parsed(client, answer)?),
+        OperatorRequest::RemoveOperator { .. } => operators::removed(&parsed(client, answer)?),
     })
 }
 

@@ -70,6 +70,11 @@ impl Cell {
         }
     }
 
+    /// The text, without what would steer a terminal.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// A text that says nothing beyond itself.
     pub(super) fn usual(text: impl Into<String>) -> Self {
         Self::new(text, Tone::Usual)

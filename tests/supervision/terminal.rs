@@ -1,4 +1,4 @@
-//! `colloquy actors` and `colloquy supervision`: the same from a terminal.
+//! `colloquy actors`, `colloquy supervision` and `colloquy operators`: the same from a terminal.
 
 use std::process::{Command, Output};
 
@@ -295,4 +295,54 @@ async fn a_terminal_gets_colours_unless_it_wants_none() {
     };
     assert!(on_a_terminal("").contains("\x1b[1mkind\x1b[0m"));
     assert!(!on_a_terminal("1").contains('\x1b'));
+}
+
+/// Whether a form lets somebody in to the console.
+async fn lets_in(server: &Server, path: &str, form: &str) -> bool {
+    let call = server.anonymous().call("POST", path).bytes(form);
+    let answer = call
+        .with("content-type", "application/x-www-form-urlencoded")
+        .await;
+    answer
+        .header_opt("set-cookie")
+        .is_some_and(|cookie| cookie.starts_with("colloquy_session="))
+}
+
+#[tokio::test]
+async fn an_operator_is_added_signs_in_by_name_and_is_removed() {
+    let server = Setup::default().start();
+    let added = run(&server, "operators add Ada Lovelace");
+    let link = added.printed().lines().last().unwrap();
+    assert!(added.out.starts_with("Ada Lovelace sets a password here"));
+    let (_, path) = link.split_once(&server.address()).unwrap();
+    let password = "password=a+sentence+that+I+remember";
+    let repeated = password.replace("password", "repeated");
+    assert!(lets_in(&server, path, &format!("{password}&{repeated}")).await);
+    let by_name = format!("name=ada+lovelace&{password}");
+    assert!(lets_in(&server, "/console/sign-in", &by_name).await);
+
+    let listed = run(&server, "operators");
+    assert!(listed.printed().contains("Ada Lovelace"), "{listed:?}");
+    let made = json_of(&server, "operators add Grace");
+    assert!(
+        made["url"]
+            .as_str()
+            .unwrap()
+            .contains("/console/invitations/")
+    );
+    let all = json_of(&server, "operators");
+    assert_eq!(all["data"].as_array().unwrap().len(), 2);
+
+    let twice = run(&server, "operators add GRACE");
+    assert!(twice.refused(1).contains("name"), "{twice:?}");
+    let nobody = run(&server, "operators remove Alan");
+    assert!(nobody.refused(1).contains("Alan"), "{nobody:?}");
+    let nameless = run(&server, "operators add");
+    assert!(nameless.refused(2).contains("which name?"), "{nameless:?}");
+
+    let removed = run(&server, "operators remove ada LOVELACE");
+    assert_eq!(removed.printed(), "Ada Lovelace is no operator any more.\n");
+    assert!(!lets_in(&server, "/console/sign-in", &by_name).await);
+    let left = json_of(&server, "operators");
+    assert_eq!(left["data"][0]["name"], "Grace");
 }

@@ -1,0 +1,580 @@
+//! The operators' side of the console, as a browser without scripts would use it: every page, and
+//! from each form that is sent to its effect at the interface.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Account, Answer, Client, OPERATOR, Server, Setup, account, shared, until};
+
+const POLLED: Duration = Duration::from_secs(30);
+
+/// Somebody who is signed in, with the cookie of the session and what its forms must carry.
+struct Person {
+    client: Client,
+    cookie: String,
+    csrf: String,
+}
+
+/// What a form sends.
+fn encoded(fields: &[(&str, &str)]) -> String {
+    let mut pairs = url::form_urlencoded::Serializer::new(String::new());
+    pairs.extend_pairs(fields).finish()
+}
+
+async fn post(client: &Client, path: &str, cookie: &str, fields: &[(&str, &str)]) -> Answer {
+    let mut call = client.call("POST", path).bytes(encoded(fields));
+    call = call.with("content-type", "application/x-www-form-urlencoded");
+    call.with("cookie", cookie).await
+}
+
+/// The session's cookie that an answer sets.
+fn session_of(answer: &Answer) -> String {
+    let lines = answer.headers.get_all("set-cookie").iter();
+    let mut lines = lines.map(|line| line.to_str().unwrap());
+    let line = lines.find(|line| line.starts_with("colloquy_session="));
+    let line = line.unwrap_or_else(|| panic!("no session: {answer}"));
+    line.split(';').next().unwrap().to_owned()
+}
+
+/// What stands between these two in a page.
+fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
+    let (_, rest) = text
+        .split_once(before)
+        .unwrap_or_else(|| panic!("no {before} in {text}"));
+    rest.split_once(after).unwrap().0
+}
+
+impl Person {
+    /// Whoever the answer to a sign-in has let in.
+    async fn let_in(client: Client, answer: Answer) -> Self {
+        let cookie = session_of(&answer.expect(303));
+        let page = client
+            .get("/console/session")
+            .with("cookie", &cookie)
+            .await
+            .expect(200);
+        let csrf = between(&text(&page), "<meta name=\"csrf\" content=\"", "\"").to_owned();
+        Self {
+            client,
+            cookie,
+            csrf,
+        }
+    }
+
+    /// An operator with the operator token.
+    async fn operator(server: &Server) -> Self {
+        let client = server.anonymous();
+        let answer = post(&client, "/console/sign-in", "", &[("token", OPERATOR)]).await;
+        Self::let_in(client, answer).await
+    }
+
+    /// Whoever was invited by this link, with a password from now on.
+    async fn invited(client: &Client, url: &str) -> Self {
+        let path = url.split_once("/console/").unwrap().1;
+        let path = format!("/console/{path}");
+        let fields = [("password", PASSWORD), ("repeated", PASSWORD)];
+        let answer = post(client, &path, "", &fields).await;
+        Self::let_in(client.clone(), answer).await
+    }
+
+    /// An admin of an account.
+    async fn admin_of(account: &Account) -> Self {
+        let client = account.live();
+        let user = client.user("admin").await;
+        let path = format!("/v1/users/{user}/invitations");
+        let invited = client.post(&path, json!({})).await.expect(201);
+        let url = invited.id("url");
+        Self::invited(&account.anonymous(), &url).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.client.get(path).with("cookie", &self.cookie).await
+    }
+
+    /// The text of a page that there is.
+    async fn page(&self, path: &str) -> String {
+        text(&self.get(path).await.expect(200))
+    }
+
+    /// Sends a form as the page has it.
+    async fn send(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let csrf = [("csrf", &*self.csrf)];
+        let fields: Vec<_> = csrf.into_iter().chain(fields.iter().copied()).collect();
+        post(&self.client, path, &self.cookie, &fields).await
+    }
+
+    /// Sends a form to where a page takes it, with the tag that the page shows.
+    async fn save(&self, page: &str, to: &str, fields: &[(&str, &str)]) -> Answer {
+        let shown = self.page(page).await;
+        let etag = between(&shown, "name=\"etag\" value=\"", "\"").to_owned();
+        let tag = [("etag", &*etag)];
+        let fields: Vec<_> = tag.into_iter().chain(fields.iter().copied()).collect();
+        self.send(to, &fields).await
+    }
+}
+
+const PASSWORD: &str = "a sentence that I remember";
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.bytes.clone()).unwrap()
+}
+
+/// The server's operator at the interface, and what it shows of a conversation's actor.
+async fn actor(server: &Server, id: &str) -> Value {
+    let path = format!("/admin/v1/actors/conversation/instances/{id}");
+    server.operator().get(&path).await.expect(200).body
+}
+
+async fn crashes_max(server: &Server) -> Value {
+    let settings = server.operator().get("/admin/v1/supervision").await;
+    settings.expect(200)["kinds"]["conversation"]["crashes_max"].clone()
+}
+
+#[tokio::test]
+async fn every_page_is_for_operators_and_for_nobody_else() {
+    let server = shared();
+    let account = account().await;
+    let conversation = account.live().conversation().await;
+    let (operator, admin) = (
+        Person::operator(server).await,
+        Person::admin_of(&account).await,
+    );
+    let one = format!("/console/accounts/{}", account.account_id);
+    let actor = format!("/console/actors/conversation/{conversation}");
+    for path in [
+        "/console/overview",
+        "/console/overview?span=day",
+        "/console/overview/series",
+        "/console/overview/charts/latency",
+        "/console/actors",
+        "/console/actors/conversation?state=ready&sort=bytes&limit=100",
+        "/console/actors/limiter",
+        &actor,
+        "/console/accounts",
+        "/console/accounts/new",
+        &one,
+        "/console/store",
+        "/console/nodes",
+        "/console/operators",
+    ] {
+        operator.get(path).await.expect(200);
+        let refused = text(&admin.get(path).await.expect(403));
+        assert!(refused.contains("this page is for operators"), "{path}");
+        let nobody = server.anonymous().get(path).await.expect(303);
+        let to = nobody.header("location");
+        assert!(to.starts_with("/console/sign-in?next=%2Fconsole"), "{to}");
+    }
+    let start = operator.page("/console").await;
+    assert!(start.contains("<h1>Overview</h1>"), "{start}");
+    let menu = admin.get("/console/session").await.expect(200);
+    assert!(!text(&menu).contains("/console/operators"));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_page_that_says_so() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let nothing = "0190163d8694739b85d52d5e4a4d6d5f";
+    for path in [
+        "/console/actors/parrot".to_owned(),
+        format!("/console/actors/conversation/conv_{nothing}"),
+        format!("/console/accounts/acc_{nothing}"),
+        "/console/accounts/x".to_owned(),
+        "/console/overview/charts/parrots".to_owned(),
+        "/console/store/x".to_owned(),
+    ] {
+        let page = text(&operator.get(&path).await.expect(404));
+        assert!(page.contains("Nothing here"), "{path}: {page}");
+    }
+    for path in [
+        "/console/actors/limiter/settings".to_owned(),
+        "/console/actors/limiter/limiter_0/explode".to_owned(),
+        format!("/console/actors/conversation/conv_{nothing}/restart"),
+        format!("/console/accounts/acc_{nothing}/open"),
+        format!("/console/operators/usr_{nothing}/delete"),
+    ] {
+        operator.send(&path, &[]).await.expect(404);
+    }
+    operator
+        .send("/console/nodes/drain", &[("node", "node_x")])
+        .await
+        .expect(404);
+}
+
+#[tokio::test]
+async fn a_form_without_the_sessions_token_changes_nothing() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let account = account().await;
+    let own = format!("/console/accounts/{}", account.account_id);
+    let path = format!("/admin/v1/accounts/{}", account.account_id);
+    let before = server.operator().get(&path).await.expect(200);
+    let settings = crashes_max(server).await;
+    let name = crate::support::unique("nobody");
+    for (path, fields) in [
+        (own.clone(), [("name", "Other"), ("plan", "pro")]),
+        (
+            "/console/accounts".to_owned(),
+            [("name", &*name), ("plan", "pro")],
+        ),
+        (
+            "/console/operators".to_owned(),
+            [("name", &*name), ("", "")],
+        ),
+        (
+            "/console/actors/conversation/settings".to_owned(),
+            [("crashes_max", "9"), ("", "")],
+        ),
+        (format!("{own}/open"), [("", ""), ("", "")]),
+    ] {
+        for csrf in ["", "another", &"x".repeat(operator.csrf.len())] {
+            let fields: Vec<_> = fields.into_iter().chain([("csrf", csrf)]).collect();
+            let refused = post(&operator.client, &path, &operator.cookie, &fields).await;
+            refused.expect(403);
+        }
+    }
+    let after = server.operator().get(&path).await.expect(200);
+    assert_eq!(before.body, after.body);
+    assert_eq!(settings, crashes_max(server).await);
+    for list in ["/admin/v1/accounts", "/admin/v1/operators"] {
+        let listed = server.operator().get(&format!("{list}?limit=100")).await;
+        assert!(!listed.expect(200).column("name").contains(&name));
+    }
+    let start = operator.page("/console").await;
+    assert!(start.contains("<h1>Overview</h1>"), "no account is opened");
+}
+
+#[tokio::test]
+async fn an_actor_is_restarted_passivated_crashed_and_released() {
+    let mut server = Setup::default()
+        .env("COLLOQUY__SUPERVISION__DRILLS", "true")
+        .env("COLLOQUY__SUPERVISION__BACKOFF_MIN_SECONDS", "0")
+        .start();
+    server.expect_errors();
+    let operator = Person::operator(&server).await;
+    let client = server.account().await.live();
+    let id = client.conversation().await;
+    let here = format!("/console/actors/conversation/{id}");
+    let restarts = actor(&server, &id).await["restarts"].as_u64().unwrap();
+    let steer = async |command: &str| {
+        let answer = operator.send(&format!("{here}/{command}"), &[]).await;
+        assert_eq!(answer.expect(303).header("location"), here);
+    };
+    steer("restart").await;
+    client
+        .get(&format!("/v1/conversations/{id}"))
+        .await
+        .expect(200);
+    let restarted = actor(&server, &id).await["restarts"].as_u64().unwrap();
+    assert_eq!(restarted, restarts + 1);
+    steer("passivate").await;
+    assert_eq!(actor(&server, &id).await["state"], "passive");
+    for _ in 0..5 {
+        steer("crash").await;
+        let crashed = client.get(&format!("/v1/conversations/{id}")).await;
+        crashed.error(500, "server_error", "");
+    }
+    assert_eq!(actor(&server, &id).await["state"], "quarantined");
+    let listed = operator
+        .page("/console/actors/conversation?state=quarantined")
+        .await;
+    assert!(listed.contains(&here), "{listed}");
+    let overview = operator.page("/console/overview").await;
+    assert!(
+        overview.contains("1 of conversation: quarantined"),
+        "{overview}"
+    );
+    assert!(overview.contains("/console/actors/conversation?state=quarantined"));
+    steer("release").await;
+    assert_eq!(actor(&server, &id).await["state"], "ready");
+    client
+        .get(&format!("/v1/conversations/{id}"))
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn without_drills_no_page_lets_an_actor_crash() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let account = account().await;
+    let client = account.live();
+    let id = client.conversation().await;
+    let here = format!("/console/actors/conversation/{id}");
+    assert!(!operator.page(&here).await.contains("drill"));
+    let refused = operator.send(&format!("{here}/crash"), &[]).await;
+    assert!(text(&refused.expect(403)).contains("drills are off"));
+    client
+        .get(&format!("/v1/conversations/{id}"))
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn settings_are_changed_with_what_became_of_them_and_go_back() {
+    let server = Setup::default().start();
+    let operator = Person::operator(&server).await;
+    let (page, to) = (
+        "/console/actors/conversation",
+        "/console/actors/conversation/settings",
+    );
+    let saved = operator.save(page, to, &[("crashes_max", "3")]).await;
+    let said = format!("{:?}", saved.expect(303).headers);
+    assert!(
+        said.contains("crashes+max+is+3+now%2C+configured+is+5"),
+        "{said}"
+    );
+    assert_eq!(
+        crashes_max(&server).await,
+        json!({"value": 3, "configured": 5})
+    );
+    for bad in ["0", "many", "1.5", "-1"] {
+        let fields = [("crashes_max", bad), ("idle_seconds", "7")];
+        let refused = text(&operator.save(page, to, &fields).await.expect(422));
+        assert!(
+            refused.contains("<code>conversation.crashes_max</code> must be"),
+            "{refused}"
+        );
+        assert!(
+            refused.contains(&format!("value=\"{bad}\"")),
+            "{bad} stands in the form"
+        );
+    }
+    assert_eq!(crashes_max(&server).await["value"], 3);
+    let stale = [("etag", "old"), ("crashes_max", "4")];
+    let refused = operator.send(to, &stale).await.expect(422);
+    assert!(text(&refused).contains("has changed"), "{refused}");
+    assert_eq!(crashes_max(&server).await["value"], 3);
+    let restore = format!("{to}/restore");
+    let back = operator
+        .save(page, &restore, &[("setting", "crashes_max")])
+        .await;
+    back.expect(303);
+    assert_eq!(
+        crashes_max(&server).await,
+        json!({"value": 5, "configured": 5})
+    );
+}
+
+#[tokio::test]
+async fn an_account_is_created_and_changed() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let list = "/console/accounts";
+    let refused = operator
+        .send(list, &[("name", "Acme"), ("plan", "enterprise")])
+        .await;
+    let refused = text(&refused.expect(422));
+    assert!(refused.contains("wrong-rate_per_minute"), "{refused}");
+    assert!(refused.contains("value=\"Acme\""), "what was typed stays");
+    let made = operator
+        .send(list, &[("name", "Acme"), ("plan", "basic")])
+        .await;
+    let here = made.expect(303).header("location").to_owned();
+    let path = here.replace("/console/", "/admin/v1/");
+    let of = async || server.operator().get(&path).await.expect(200).body;
+    assert_eq!(
+        (&of().await["name"], &of().await["plan"]),
+        (&json!("Acme"), &json!("basic"))
+    );
+    let fields = [
+        ("name", "Acme & Sons"),
+        ("plan", "enterprise"),
+        ("rate_per_minute", "900"),
+        ("allowed_ips", "203.0.113.7\n2001:db8::/32"),
+        ("auto_close_after_minutes", "60"),
+    ];
+    operator.save(&here, &here, &fields).await.expect(303);
+    let changed = of().await;
+    assert_eq!(changed["name"], "Acme & Sons");
+    assert_eq!(
+        (
+            &changed["rate_per_minute"],
+            &changed["auto_close_after_minutes"]
+        ),
+        (&json!(900), &json!(60))
+    );
+    assert_eq!(changed["allowed_ips"].as_array().map(Vec::len), Some(2));
+    for (field, bad) in [
+        ("allowed_ips", "not an address"),
+        ("auto_close_after_minutes", "3"),
+        ("rate_per_minute", "none"),
+    ] {
+        let others = fields.iter().copied().filter(|(name, _)| *name != field);
+        let bad: Vec<_> = others.chain([(field, bad)]).collect();
+        let refused = text(&operator.save(&here, &here, &bad).await.expect(422));
+        assert!(
+            refused.contains(&format!("wrong-{field}")),
+            "{field}: {refused}"
+        );
+    }
+    let stale = [("etag", "old"), ("name", "Nobody"), ("plan", "basic")];
+    operator.send(&here, &stale).await.expect(422);
+    assert_eq!(of().await, changed);
+    let back = [("name", "Acme"), ("plan", "basic")];
+    operator.save(&here, &here, &back).await.expect(303);
+    let back = of().await;
+    assert_eq!(
+        (&back["plan"], &back["auto_close_after_minutes"]),
+        (&json!("basic"), &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn an_accounts_side_is_opened_and_left_and_that_is_logged() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let (one, other) = (account().await, account().await);
+    let keys = "/console/settings/api-keys";
+    operator.get(keys).await.expect(403);
+    for account in [&one, &other] {
+        let (_, key) = account
+            .key(json!({"type": "test", "name": account.account_id}))
+            .await;
+        assert_eq!(key["name"], account.account_id.as_str());
+    }
+    let open = format!("/console/accounts/{}/open", one.account_id);
+    let opened = operator.send(&open, &[]).await.expect(303);
+    assert_eq!(opened.header("location"), "/console/inbox");
+    let request = opened.header("x-request-id").to_owned();
+    let shown = operator.page(keys).await;
+    assert!(shown.contains(&one.account_id), "{shown}");
+    assert!(
+        !shown.contains(&other.account_id),
+        "only one account's keys"
+    );
+    let log = server.log();
+    let mut lines = log.lines();
+    let line =
+        lines.find(|line| line.contains("has opened an account's side") && line.contains(&request));
+    let line = line.unwrap_or_else(|| panic!("no line for {request}"));
+    assert!(
+        line.contains(&one.account_id) && line.contains("operator token"),
+        "{line}"
+    );
+    let elsewhere = operator
+        .send(&open, &[("to", "https://example.com/")])
+        .await;
+    assert_eq!(elsewhere.expect(303).header("location"), "/console/inbox");
+    let to_keys = operator.send(&open, &[("to", keys)]).await;
+    assert_eq!(to_keys.expect(303).header("location"), keys);
+    let left = operator
+        .send("/console/session/leave", &[])
+        .await
+        .expect(303);
+    assert_eq!(left.header("location"), "/console/accounts");
+    operator.get(keys).await.expect(403);
+}
+
+#[tokio::test]
+async fn a_node_is_drained() {
+    let server = Setup::default().start();
+    let operator = Person::operator(&server).await;
+    let nodes = async || {
+        let nodes = server.operator().get("/admin/v1/nodes").await;
+        nodes.expect(200).data()[0].clone()
+    };
+    let node = nodes().await["node"].as_str().unwrap().to_owned();
+    assert!(operator.page("/console/nodes").await.contains(&node));
+    operator
+        .send("/console/nodes/drain", &[("node", "node_0")])
+        .await
+        .expect(404);
+    assert_eq!(nodes().await["state"], "live");
+    let drained = operator
+        .send("/console/nodes/drain", &[("node", &node)])
+        .await;
+    drained.expect(303);
+    assert_eq!(nodes().await["state"], "draining");
+    let overview = operator.page("/console/overview").await;
+    assert!(overview.contains("is draining"), "{overview}");
+}
+
+#[tokio::test]
+async fn an_operator_is_added_signs_in_and_is_deleted() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let name = crate::support::unique("Olga");
+    let list = "/console/operators";
+    let made = text(&operator.send(list, &[("name", &name)]).await.expect(200));
+    let url = between(&made, "id=\"secret\"", "spellcheck");
+    let url = between(url, "value=\"", "\"").to_owned();
+    let olga = Person::invited(&server.anonymous(), &url).await;
+    olga.get("/console/overview").await.expect(200);
+    let used = server
+        .anonymous()
+        .get(&format!(
+            "/console/{}",
+            url.split_once("/console/").unwrap().1
+        ))
+        .await;
+    used.expect(404);
+    let fields = [("name", &*name), ("password", PASSWORD)];
+    let again = post(&server.anonymous(), "/console/sign-in", "", &fields).await;
+    Person::let_in(server.anonymous(), again).await;
+    let taken = operator.send(list, &[("name", &name.to_uppercase())]).await;
+    assert!(text(&taken.expect(422)).contains("wrong-name"));
+    let none = operator.send(list, &[("name", " ")]).await;
+    assert!(text(&none.expect(422)).contains("wrong-name"));
+    let listed = server
+        .operator()
+        .get("/admin/v1/operators?limit=100")
+        .await
+        .expect(200);
+    let olgas = listed
+        .data()
+        .iter()
+        .find(|one| one["name"] == name.as_str());
+    let id = olgas.unwrap()["operator_id"].as_str().unwrap().to_owned();
+    operator
+        .send(&format!("{list}/{id}/delete"), &[])
+        .await
+        .expect(303);
+    olga.get("/console/overview").await.expect(303);
+    assert!(!operator.page(list).await.contains(&name));
+}
+
+/// How much a chart has counted in the last hour, in all of its lines.
+async fn counted(operator: &Person, chart: &str) -> f64 {
+    let series = operator.get("/console/overview/series").await.expect(200);
+    let charts = series["charts"].as_array().unwrap();
+    let chart = charts.iter().find(|one| one["id"] == chart).unwrap();
+    let lines = chart["lines"].as_array().unwrap().iter();
+    let points = series["at"].as_array().unwrap().len();
+    lines
+        .flat_map(|line| {
+            let values = line["values"].as_array().unwrap();
+            assert_eq!(values.len(), points, "a value for each point: {line}");
+            values.clone()
+        })
+        .filter_map(|value| value.as_f64())
+        .sum()
+}
+
+#[tokio::test]
+async fn the_charts_count_what_was_requested() {
+    let server = shared();
+    let operator = Person::operator(server).await;
+    let account = account().await;
+    let client = account.live();
+    let conversation = client.conversation().await;
+    let before = (
+        counted(&operator, "requests").await,
+        counted(&operator, "messages").await,
+    );
+    for index in 0..20 {
+        client
+            .message(&conversation, &format!("message {index}"))
+            .await;
+        client.get("/v1/customers?limit=0").await.expect(400);
+    }
+    until("the charts have them", POLLED, async || {
+        let requests = counted(&operator, "requests").await - before.0;
+        let messages = counted(&operator, "messages").await - before.1;
+        (requests >= 40.0 && messages >= 20.0).then_some(())
+    })
+    .await;
+    let table = operator.page("/console/overview/charts/requests").await;
+    assert!(table.contains("Refused (4xx)"), "{table}");
+}

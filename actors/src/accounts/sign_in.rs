@@ -19,8 +19,8 @@ use colloquy_model::entity_number::EntityNumber;
 /// Sessions of one user; the one that was opened first gives way.
 const SESSIONS_MAX: usize = 20;
 /// The number of the user who stands for whoever has the operator token, which no identifier that is
-/// made can have.
-const TOKEN_HOLDER: u64 = 1;
+/// made can have; 1 is the record of the supervision's.
+const TOKEN_HOLDER: u64 = 2;
 
 /// What a user signs in by.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

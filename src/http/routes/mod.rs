@@ -15,6 +15,7 @@ mod keys;
 mod messages;
 mod nodes;
 mod operator_table;
+mod operators;
 mod realtime;
 mod records;
 mod service;

@@ -1,6 +1,6 @@
 //! The operators' part of the table: accounts and their keys, health, actors and their supervision.
 
-use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, CreateOperator, Key, User};
+use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, Key, User};
 use colloquy_actors::supervision::messages::SupervisionView;
 use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
 use colloquy_actors::webhook::HealthView;
@@ -11,7 +11,7 @@ use colloquy_model::user::OperatorView;
 use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::super::problem::Kind;
 use super::invitations::{self, InvitationShown};
-use super::{accounts, actors, deliveries, keys, nodes, records};
+use super::{accounts, actors, deliveries, keys, nodes, operators, records};
 
 /// What operators do, in the order in which the document shows it.
 pub(super) fn operations() -> Vec<Operation> {
@@ -114,7 +114,7 @@ fn of_operators() -> Vec<Operation> {
         post(
             "/admin/v1/operators",
             "createOperator",
-            records::create::<User, CreateOperator>,
+            operators::create,
         )
         .about(
             TAG,

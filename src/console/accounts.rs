@@ -219,7 +219,6 @@ async fn one(visit: &Visit, session: &Session, id: &str, shown: &Shown) -> Resul
             dl.facts {
                 div { dt { "Plan" } dd { (text(account, "plan")) } }
                 div { dt { "Requests a minute" } dd { (amount(account, "rate_per_minute")) ", at most " (amount(account, "burst_per_minute")) " in any minute" } }
-                div { dt { "Messages a month" } dd { (amount(account, "monthly_quota")) } }
                 div { dt { "Made" } dd { (time(account, "created_at")) } }
                 div { dt { "Changed" } dd { (time(account, "updated_at")) } }
                 div { dt { "Name at the interface" } dd { code { (id) } } }

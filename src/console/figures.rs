@@ -69,6 +69,7 @@ pub(super) fn by_cause(heading: &str, value: &Value, name: &str, none: &str) -> 
     let counts = counts.into_iter().flatten();
     let counts: Vec<(&String, u64)> = counts
         .filter_map(|(cause, count)| Some((cause, count.as_u64()?)))
+        .filter(|(_, count)| *count > 0)
         .collect();
     html! {
         section.card {

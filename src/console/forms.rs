@@ -66,6 +66,12 @@ impl Form {
     }
 }
 
+/// Whether what a problem names is this field, or a part of its value, such as `allowed_ips[0]`.
+pub(super) fn is_within(named: &str, field: &str) -> bool {
+    let rest = named.strip_prefix(field);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
+}
+
 /// A form as it is shown: what was filled in, and what was refused.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Shown {
@@ -85,7 +91,7 @@ impl Shown {
     /// What is wrong with this field.
     pub(super) fn wrong(&self, field: &str) -> Option<&str> {
         let problem = self.problem.as_ref()?;
-        (problem.field == field).then_some(&*problem.reason)
+        is_within(&problem.field, field).then_some(&*problem.reason)
     }
 }
 

@@ -4,6 +4,8 @@
 //! - `session.rs` who is signed in, from the cookie; `forms.rs` what a form sent
 //! - `reply.rs` what is answered; `layout.rs` what all pages have around them; `parts.rs` what
 //!   several pages are made of; `assets.rs` styles, scripts, icon
+//! - `history.rs` what the server did in the last hour and day; `attention.rs` what needs an operator;
+//!   `figures.rs` how operators' pages write figures
 //! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …
 //!
 //! A page's address names what it shows, and its POSTs go to addresses below it. Each POST carries

@@ -1,6 +1,7 @@
 //! The operators: who signs in to this side of the console by name, new ones by invitation.
 
 use actix_web::http::StatusCode;
+use colloquy_actors::accounts::token_holder;
 use maud::{Markup, html};
 use serde_json::json;
 
@@ -59,6 +60,7 @@ async fn list(visit: &Visit, session: &Session, shown: &Shown) -> Result<Reply, 
 
 fn table(session: &Session, found: &Found) -> Markup {
     let own = session.person().user.to_string();
+    let of_token = token_holder().to_string();
     html! {
         div.table { table {
             caption.hidden { "Operators" }
@@ -69,11 +71,16 @@ fn table(session: &Session, found: &Found) -> Markup {
                     @let name = text(operator, "name");
                     tr {
                         td { (name) @if id == own { " " span.faint { "(you)" } } }
+                        @if id == of_token {
+                            td { span.faint { "—" } }
+                            td.faint { "Whoever has the operator token; config.toml changes it." }
+                        } @else {
                         td { (time(operator, "created_at")) }
                         td { div.actions {
                             (button(session, &format!("{HERE}/{id}/invite"), "Invite anew", "small", "An earlier invitation ends. With the new one the person sets another password, which ends all of the person's sessions."))
                             (button(session, &format!("{HERE}/{id}/delete"), "Delete", "small danger", &format!("{name} can't sign in any more, and is signed out everywhere at once.")))
                         } }
+                        }
                     }
                 }
             }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Visit;
-use super::forms::Shown;
+use super::forms::{Shown, is_within};
 use super::layout::csrf;
 use super::session::Session;
 use crate::http::{Found, Problem};
@@ -75,7 +75,10 @@ pub(super) fn empty(heading: &str, words: &str, action: Markup) -> Markup {
 /// What was refused of a form and belongs to none of its fields.
 pub(super) fn problem(shown: &Shown, fields: &[&str]) -> Markup {
     let problem = shown.problem.as_ref();
-    let problem = problem.filter(|problem| !fields.contains(&&*problem.field));
+    let problem = problem.filter(|problem| {
+        let of = |field: &&str| is_within(&problem.field, field);
+        !fields.iter().any(of)
+    });
     html! {
         @if let Some(problem) = problem { (refusal(problem)) }
     }

@@ -164,8 +164,8 @@ pub(super) async fn change(
         let Some(text) = form.filled(name) else {
             continue;
         };
-        let is_same = |value: &Value| text == value.to_string();
-        if !is_same(part(part(&held, name), "value")) {
+        let shown = part(part(&held, name), "value").to_string();
+        if text != shown {
             // What is no number is refused by the operation, which names the setting.
             let number = text.parse::<Number>();
             let value = number.map_or_else(|_| json!(text), Value::Number);

@@ -320,7 +320,7 @@ fn decision(conflict: &Value, lines: &[&str], count: usize, shown: &Shown) -> Ma
             @for (value, words) in CHOICES {
                 label.choice { input id={ (choice) "-" (value) } type="radio" name=(choice) value=(value) required checked[*value == chosen]; (words) }
             }
-            textarea.source name=(own) rows=(words.lines().count().clamp(2, 12)) dir="auto" aria-label={ "My own words for conflict " (index + 1) }
+            textarea.source name=(own) rows=(words.lines().count().clamp(2, 12) + 1) dir="auto" aria-label={ "My own words for conflict " (index + 1) }
                 data-chooses={ "#" (choice) "-edited" } { "\n" (words) }
         }
     }

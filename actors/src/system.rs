@@ -456,8 +456,7 @@ impl Builder<'_> {
             placement,
             ..
         } = *self;
-        let conversations = Arc::new(self.conversations()?);
-        let nodes = store.nodes();
+        let (conversations, nodes) = (Arc::new(self.conversations()?), store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
         let mut background = self.background(&conversations, &documents)?;
         let (limits, telling) = self.limits(&*nodes)?;
@@ -466,7 +465,7 @@ impl Builder<'_> {
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
         let (users, customers) = (Arc::new(self.records::<User>()), self.records::<Customer>());
         let deliveries = self.deliveries(courier, &webhooks)?;
-        let actors: Vec<Arc<dyn SupervisedKind>> = vec![
+        let actors: [Arc<dyn SupervisedKind>; 9] = [
             conversations.directory.clone(),
             documents.directory.clone(),
             accounts.directory.clone(),
@@ -477,7 +476,7 @@ impl Builder<'_> {
             limits.keys.supervised(),
             deliveries.supervised(),
         ];
-        let (supervision, answering) = self.supervision(actors, &*nodes)?;
+        let (supervision, answering) = self.supervision(actors.into(), &*nodes)?;
         background.extend(answering);
         Ok(System {
             supervision,
@@ -488,13 +487,7 @@ impl Builder<'_> {
             webhooks,
             accounts,
             keys,
-            sign_ins: SignIns::new(
-                Arc::clone(&views.identity),
-                Arc::clone(&users),
-                Arc::clone(&self.hashes),
-                operator,
-                settings.session,
-            ),
+            sign_ins: self.sign_ins(&users, operator),
             users,
             customers,
             events: self.events(),
@@ -516,6 +509,16 @@ impl Builder<'_> {
             messages: Arc::clone(&views.messages),
             background: Mutex::new(background),
         })
+    }
+
+    fn sign_ins(&self, users: &Arc<Records<User>>, operator: SecretHash) -> SignIns {
+        SignIns::new(
+            Arc::clone(&self.views.identity),
+            Arc::clone(users),
+            Arc::clone(&self.hashes),
+            operator,
+            self.settings.session,
+        )
     }
 
     fn directory<E: Kept>(&self) -> Arc<Directory<E>> {

@@ -1,6 +1,5 @@
 //! Settings → Account: the account as its admins see it, its plan and its limits.
 
-use actix_web::http::StatusCode;
 use maud::html;
 use serde_json::{Value, json};
 
@@ -121,7 +120,7 @@ async fn change(visit: &Visit, session: &Session, form: &Form) -> Result<Reply, 
         )),
         Err(problem) if problem.is_refusal() => {
             let page = page(visit, session, &Shown::again(form, problem)).await?;
-            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(page.refused())
         }
         Err(problem) => Err(problem),
     }

@@ -1,6 +1,5 @@
 //! Accounts: the list, a new one, one with its limits and keys, and the way to its own side.
 
-use actix_web::http::StatusCode;
 use colloquy_actors::accounts::ChangeSession;
 use colloquy_model::id::AccountId;
 use maud::{Markup, html};
@@ -190,7 +189,7 @@ async fn create(visit: &Visit, session: &Session, form: &Form) -> Result<Reply, 
         }
         Err(problem) if problem.is_refusal() => {
             let page = new_page(visit, session, &Shown::again(form, problem));
-            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(page.refused())
         }
         Err(problem) => Err(problem),
     }
@@ -318,7 +317,7 @@ async fn change(visit: &Visit, session: &Session, id: &str, form: &Form) -> Resu
         }
         Err(problem) if problem.is_refusal() => {
             let page = one(visit, session, id, &Shown::again(form, problem)).await?;
-            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(page.refused())
         }
         Err(problem) => Err(problem),
     }

@@ -1,6 +1,5 @@
 //! One actor: how it stands, and what an operator may have it do.
 
-use actix_web::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -141,7 +140,7 @@ pub(super) async fn steer(
                 ..Shown::default()
             };
             let page = page(visit, session, (kind, id), &shown).await?;
-            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(page.refused())
         }
         Err(problem) => Err(problem),
     }

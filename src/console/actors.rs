@@ -1,6 +1,5 @@
 //! Actors, kind by kind: how they fare, which are in memory, how they are supervised.
 
-use actix_web::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -66,7 +65,7 @@ async fn after(
         Changed::Done(reply) => Ok(reply),
         Changed::Again(shown) => {
             let page = one_kind(visit, session, kind, &shown).await?;
-            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(page.refused())
         }
     }
 }

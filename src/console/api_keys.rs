@@ -1,6 +1,5 @@
 //! Settings → API Keys: the keys of the account, for its admins.
 
-use actix_web::http::StatusCode;
 use colloquy_model::id::KeyId;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -150,7 +149,7 @@ impl Keys<'_> {
             Ok(made) => Ok(self.secret_page("Your new key", &made)),
             Err(problem) if problem.is_refusal() => {
                 let page = self.new_page(&Shown::again(form, problem)).await?;
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }
@@ -231,7 +230,7 @@ impl Keys<'_> {
             Ok(_) => self.done(&format!("{HERE}/{id}"), "The key is saved."),
             Err(problem) if problem.is_refusal() => {
                 let page = self.one(id, &Shown::again(form, problem)).await?;
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }

@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::LazyLock;
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use bytes::Bytes;
 
 use super::Visit;
-use super::reply::Reply;
+use super::reply::{Ending, Reply};
+use crate::http::Kind;
 
 struct Asset {
     name: &'static str,
@@ -60,7 +60,7 @@ pub(super) fn path(name: &str) -> String {
 pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return Reply {
-            status: StatusCode::NOT_FOUND,
+            ending: Ending::Refused(Kind::NotFound),
             headers: Vec::new(),
             body: Bytes::new(),
         };
@@ -70,7 +70,7 @@ pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
         false => "public, no-cache",
     };
     Reply {
-        status: StatusCode::OK,
+        ending: Ending::Shown,
         headers: vec![
             (CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),
             (CACHE_CONTROL, HeaderValue::from_static(kept)),

@@ -1,6 +1,5 @@
 //! Customers: a list, and each with its conversations.
 
-use actix_web::http::StatusCode;
 use maud::html;
 use serde_json::json;
 
@@ -13,7 +12,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
-use crate::http::{Problem, Request, Verb};
+use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/customers";
 const FIELDS: &[&str] = &["name", "email", "external_id"];
@@ -116,7 +115,7 @@ impl Customers<'_> {
             }
             Err(problem) if problem.is_refusal() => {
                 let page = self.new_page(&Shown::again(form, problem));
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }
@@ -131,18 +130,7 @@ impl Customers<'_> {
             .session
             .get(&target("/v1/conversations", &parameters))
             .await?;
-        let filled = match shown.problem {
-            Some(_) => shown.clone(),
-            None => Shown {
-                form: Form::of(
-                    &FIELDS
-                        .iter()
-                        .map(|name| ((*name).to_owned(), text(customer, name).to_owned()))
-                        .collect::<Vec<_>>(),
-                ),
-                problem: None,
-            },
-        };
+        let filled = shown.or_strings(customer, FIELDS);
         let begin = button(
             self.session,
             &format!("{HERE}/{id}/conversation"),
@@ -153,20 +141,7 @@ impl Customers<'_> {
         let content = html! {
             div dir="auto" { (heading(text(customer, "name"), "", begin)) }
             div.columns {
-                section.card {
-                    h2 { "Conversations" }
-                    @if conversations.items().is_empty() { p.faint { "None yet." } }
-                    @else {
-                        ul.plain data-list { @for one in conversations.items() {
-                            li {
-                                a href={ "/console/inbox/" (text(one, "conversation_id")) } data-item { (time(one, "created_at")) }
-                                " " (badge(text(one, "status"), if text(one, "status") == "active" { "accent" } else { "quiet" }))
-                                " " span.faint { (text(one, "channel")) ", " (number(one, "message_count")) " messages" }
-                            }
-                        } }
-                        (pages(self.visit, &conversations))
-                    }
-                }
+                (self.conversations(&conversations))
                 section.card {
                     h2 { "Change" }
                     (problem(shown, FIELDS))
@@ -187,6 +162,25 @@ impl Customers<'_> {
         Ok(self.page(text(customer, "name"), content))
     }
 
+    fn conversations(&self, found: &Found) -> maud::Markup {
+        html! {
+            section.card {
+                h2 { "Conversations" }
+                @if found.items().is_empty() { p.faint { "None yet." } }
+                @else {
+                    ul.plain data-list { @for one in found.items() {
+                        li {
+                            a href={ "/console/inbox/" (text(one, "conversation_id")) } data-item { (time(one, "created_at")) }
+                            " " (badge(text(one, "status"), if text(one, "status") == "active" { "accent" } else { "quiet" }))
+                            " " span.faint { (text(one, "channel")) ", " (number(one, "message_count")) " messages" }
+                        }
+                    } }
+                    (pages(self.visit, found))
+                }
+            }
+        }
+    }
+
     async fn change(&self, id: &str, form: &Form) -> Result<Reply, Problem> {
         let path = format!("/v1/customers/{id}");
         let body = changes(form);
@@ -201,7 +195,7 @@ impl Customers<'_> {
             }
             Err(problem) if problem.is_refusal() => {
                 let page = self.one(id, &Shown::again(form, problem)).await?;
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }
@@ -224,7 +218,7 @@ impl Customers<'_> {
                     problem: Some(problem),
                 };
                 let page = self.one(id, &shown).await?;
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }

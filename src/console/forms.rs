@@ -94,6 +94,21 @@ impl Shown {
         }
     }
 
+    /// The form as it was refused, or filled in with these strings of an answer.
+    pub(super) fn or_strings(&self, answer: &Value, names: &[&str]) -> Self {
+        if self.problem.is_some() {
+            return self.clone();
+        }
+        let held = |name: &&str| {
+            let value = answer.get(*name).and_then(Value::as_str);
+            ((*name).to_owned(), value.unwrap_or_default().to_owned())
+        };
+        Shown {
+            form: Form::of(&names.iter().map(held).collect::<Vec<_>>()),
+            problem: None,
+        }
+    }
+
     /// What is wrong with this field.
     pub(super) fn wrong(&self, field: &str) -> Option<&str> {
         let problem = self.problem.as_ref()?;

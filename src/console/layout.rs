@@ -1,7 +1,6 @@
 //! What all pages have around them: the way to the other pages, who is signed in, and what was just
 //! done.
 
-use actix_web::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
 use super::Visit;
@@ -214,7 +213,7 @@ pub(super) fn page(visit: &Visit, session: Option<&Session>, page: Page) -> Repl
             }
         }
     };
-    let reply = Reply::html(StatusCode::OK, markup);
+    let reply = Reply::part(markup);
     match said {
         Some(_) => session::was_said(visit, reply),
         None => reply,

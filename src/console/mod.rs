@@ -43,11 +43,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::Method;
 use maud::html;
 
 pub(crate) use self::history::{History, keep as keep_history};
-pub(crate) use self::reply::Reply;
+pub(crate) use self::reply::{Ending, Reply};
 
 use self::forms::Form;
 use self::layout::Page;
@@ -176,7 +176,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
 
 /// A refusal as a page, or as a part of one, that says what to do.
 fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply {
-    let status = problem.kind.status();
+    let ending = Ending::Refused(problem.kind);
     let (heading, advice) = advice(problem);
     let about = html! {
         @if !problem.field.is_empty() { code { (problem.field) } " " }
@@ -184,7 +184,7 @@ fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply
     };
     let reply = if visit.is_fragment() {
         Reply::html(
-            status,
+            ending,
             html! { div.notice.wrong role="alert" { strong { (heading) } " " (about) " " (advice) } },
         )
     } else {
@@ -198,7 +198,7 @@ fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply
             }
         };
         let page = Page::new(heading, content);
-        layout::page(visit, session, page).with_status(status)
+        layout::page(visit, session, page).ending(ending)
     };
     let reply = match problem.allow {
         Some(methods) => reply.with("allow", methods),
@@ -212,29 +212,42 @@ fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply
 
 /// What a refusal is called on a page, and what to do about it.
 fn advice(problem: &Problem) -> (&'static str, &'static str) {
-    match problem.kind.status() {
-        StatusCode::NOT_FOUND => (
+    match problem.kind {
+        Kind::NotFound => (
             "Nothing here",
             "It may have been deleted, or it belongs to another account or to the other kind of data.",
         ),
-        StatusCode::FORBIDDEN => (
+        Kind::Forbidden => (
             "Not allowed",
             "Ask an admin of the account, or load the page again and repeat what you did.",
         ),
-        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => (
+        Kind::Conflict
+        | Kind::InvalidTransition
+        | Kind::ConversationClosed
+        | Kind::MergeConflict
+        | Kind::PreconditionFailed => (
             "It has changed meanwhile",
             "Load the page again to see how it stands now.",
         ),
-        StatusCode::TOO_MANY_REQUESTS => ("Too often", "Wait a minute, then try again."),
-        StatusCode::SERVICE_UNAVAILABLE => (
+        Kind::RateLimited => ("Too often", "Wait a minute, then try again."),
+        Kind::Unavailable => (
             "Not available now",
             "Try again in a moment; an operator sees on the overview what is wrong.",
         ),
-        status if status.is_server_error() => (
+        Kind::ServerError => (
             "Something went wrong here",
             "It is logged under the request's name. Try again, and tell an operator if it stays.",
         ),
-        _ => (
+        Kind::InvalidRequest
+        | Kind::Unauthorized
+        | Kind::MethodNotAllowed
+        | Kind::RequestTimeout
+        | Kind::IdempotencyInProgress
+        | Kind::CursorExpired
+        | Kind::PayloadTooLarge
+        | Kind::UnsupportedMediaType
+        | Kind::IdempotencyKeyReused
+        | Kind::HeadersTooLarge => (
             "That can't be done",
             "Go back, change what the message names, and try again.",
         ),
@@ -244,7 +257,7 @@ fn advice(problem: &Problem) -> (&'static str, &'static str) {
 /// What is shown where making a page has failed.
 pub(crate) fn failed(problem: &Problem) -> Reply {
     Reply::html(
-        problem.kind.status(),
+        Ending::Refused(problem.kind),
         html! { (maud::DOCTYPE) html lang="en" {
             head { title { "Colloquy" } }
             body { h1 { "Something went wrong here" } p { "It is logged. Try again." } }

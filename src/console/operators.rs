@@ -1,6 +1,5 @@
 //! The operators: who signs in to this side of the console by name, new ones by invitation.
 
-use actix_web::http::StatusCode;
 use colloquy_actors::accounts::token_holder;
 use maud::{Markup, html};
 use serde_json::json;
@@ -105,7 +104,7 @@ async fn refused(visit: &Visit, session: &Session, shown: Shown) -> Result<Reply
         Some(problem) if !problem.is_refusal() => Err(problem),
         _ => {
             let page = list(visit, session, &shown).await?;
-            Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(page.refused())
         }
     }
 }

@@ -1,22 +1,36 @@
 //! What the console answers with.
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use bytes::Bytes;
 use maud::Markup;
 
+use crate::http::Kind;
+
+/// How a request for a page ends; `http/response.rs` has the statuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// What was asked for is shown.
+    Shown,
+    /// The browser goes on at another page.
+    GoesOn,
+    /// The form is shown again, with what is wrong with it; nothing has changed.
+    FormRefused,
+    /// Refused for this.
+    Refused(Kind),
+}
+
 /// A page, a part of one, a redirection or a file.
 pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
+    pub(crate) ending: Ending,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Bytes,
 }
 
 impl Reply {
     /// A page, or a part of one. What it shows is nobody else's: no cache keeps it.
-    pub(super) fn html(status: StatusCode, markup: Markup) -> Self {
+    pub(super) fn html(ending: Ending, markup: Markup) -> Self {
         Reply {
-            status,
+            ending,
             headers: vec![
                 (
                     CONTENT_TYPE,
@@ -30,13 +44,13 @@ impl Reply {
 
     /// A part of a page.
     pub(super) fn part(markup: Markup) -> Self {
-        Reply::html(StatusCode::OK, markup)
+        Reply::html(Ending::Shown, markup)
     }
 
     /// JSON for a script of ours.
     pub(super) fn json(value: &serde_json::Value) -> Self {
         Reply {
-            status: StatusCode::OK,
+            ending: Ending::Shown,
             headers: vec![
                 (CONTENT_TYPE, HeaderValue::from_static("application/json")),
                 (CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -48,7 +62,7 @@ impl Reply {
     /// A text to keep as a file; no browser shows it as a page of ours.
     pub(super) fn file(text: String, name: &str) -> Self {
         Reply {
-            status: StatusCode::OK,
+            ending: Ending::Shown,
             headers: vec![
                 (
                     CONTENT_TYPE,
@@ -66,21 +80,22 @@ impl Reply {
 
     /// The page once more, with what is wrong with the form on it.
     pub(super) fn refused(self) -> Self {
-        self.with_status(StatusCode::UNPROCESSABLE_ENTITY)
+        self.ending(Ending::FormRefused)
     }
 
     /// Goes on at another page, with GET.
     pub(super) fn see_other(to: &str) -> Self {
         Reply {
-            status: StatusCode::SEE_OTHER,
+            ending: Ending::GoesOn,
             headers: vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
             body: Bytes::new(),
         }
         .with(LOCATION.as_str(), to)
     }
 
-    pub(super) fn with_status(self, status: StatusCode) -> Self {
-        Reply { status, ..self }
+    /// The same page, with how its request ends.
+    pub(super) fn ending(self, ending: Ending) -> Self {
+        Reply { ending, ..self }
     }
 
     /// Adds a header; one that can't be written is left out.

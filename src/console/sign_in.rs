@@ -1,6 +1,5 @@
 //! Signing in and out, and setting a password by invitation.
 
-use actix_web::http::StatusCode;
 use colloquy_actors::accounts::ChangeSession;
 use colloquy_actors::sign_in::{Person, SignInError};
 use colloquy_model::caller::{Actor, Mode, Tenant};
@@ -9,7 +8,7 @@ use maud::{Markup, html};
 use super::forms::{Form, Shown};
 use super::layout::{self, Page, csrf};
 use super::parts::{Field, heading};
-use super::reply::Reply;
+use super::reply::{Ending, Reply};
 use super::session::{self, Session};
 use super::{Asked, Visit};
 use crate::http::{Kind, Problem};
@@ -111,7 +110,7 @@ async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
                 None => reason,
             };
             let shown = Shown::again(form, Problem::new(Kind::Unauthorized, reason));
-            Ok(sign_in_page(visit, &shown, &[]).with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(sign_in_page(visit, &shown, &[]).refused())
         }
         Err(SignInError::TooManyTries(tries)) => {
             let reason = "too many wrong passwords for this name";
@@ -134,7 +133,7 @@ fn tried_too_often(visit: &Visit, form: &Form, reason: &'static str, seconds: u6
     let problem = Problem::rate_limited(reason, seconds);
     let shown = Shown::again(form, problem);
     sign_in_page(visit, &shown, &[])
-        .with_status(StatusCode::TOO_MANY_REQUESTS)
+        .ending(Ending::Refused(Kind::RateLimited))
         .with("retry-after", &seconds.max(1).to_string())
 }
 
@@ -209,9 +208,7 @@ async fn accept(visit: &Visit, token: &str, form: &Form) -> Result<Reply, Proble
     if form.text("password") != form.text("repeated") {
         let problem = Problem::invalid("repeated", "must be the same as the one above");
         let shown = Shown::again(form, problem);
-        return Ok(
-            invitation_page(visit, token, &shown).with_status(StatusCode::UNPROCESSABLE_ENTITY)
-        );
+        return Ok(invitation_page(visit, token, &shown).refused());
     }
     let sign_ins = &visit.app.system.sign_ins;
     let password = form.text("password").to_owned();
@@ -222,7 +219,7 @@ async fn accept(visit: &Visit, token: &str, form: &Form) -> Result<Reply, Proble
         }
         Err(SignInError::BadPassword(reason)) => {
             let shown = Shown::again(form, Problem::invalid("password", reason));
-            Ok(invitation_page(visit, token, &shown).with_status(StatusCode::UNPROCESSABLE_ENTITY))
+            Ok(invitation_page(visit, token, &shown).refused())
         }
         Err(SignInError::Failed(error)) => Err(error.into()),
         Err(_) => Ok(invitation_page(visit, token, &Shown::default())),
@@ -245,7 +242,7 @@ fn invitation_page(visit: &Visit, token: &str, shown: &Shown) -> Reply {
             }
         };
         return layout::page(visit, None, Page::new("Invitation", content))
-            .with_status(StatusCode::NOT_FOUND);
+            .ending(Ending::Refused(Kind::NotFound));
     };
     let content = html! {
         div.door {

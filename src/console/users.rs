@@ -1,6 +1,5 @@
 //! Settings → Users: the people of the account, for its admins: made, invited, changed, deleted.
 
-use actix_web::http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -122,7 +121,7 @@ impl Users<'_> {
             Ok(made) => self.invite(text(&made.body, "user_id")).await,
             Err(problem) if problem.is_refusal() => {
                 let page = self.new_page(&Shown::again(form, problem));
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }
@@ -152,18 +151,7 @@ impl Users<'_> {
     async fn one(&self, id: &str, shown: &Shown) -> Result<Reply, Problem> {
         let found = self.session.get(&format!("/v1/users/{id}")).await?;
         let user = &found.body;
-        let filled = match shown.problem {
-            Some(_) => shown.clone(),
-            None => Shown {
-                form: Form::of(
-                    &FIELDS
-                        .iter()
-                        .map(|name| ((*name).to_owned(), text(user, name).to_owned()))
-                        .collect::<Vec<_>>(),
-                ),
-                problem: None,
-            },
-        };
+        let filled = shown.or_strings(user, FIELDS);
         let content = html! {
             (heading(text(user, "name"), "", self.signs_in(user)))
             (problem(shown, FIELDS))
@@ -227,7 +215,7 @@ impl Users<'_> {
 
     async fn refused(&self, id: &str, form: &Form, problem: Problem) -> Result<Reply, Problem> {
         let page = self.one(id, &Shown::again(form, problem)).await?;
-        Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+        Ok(page.refused())
     }
 }
 

@@ -1,6 +1,5 @@
 //! Webhooks: endpoints, how they fare, deliveries with every attempt, for the account's admins.
 
-use actix_web::http::StatusCode;
 use colloquy_model::event_kind::EventKind;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -115,7 +114,7 @@ impl Webhooks<'_> {
             Ok(made) => Ok(self.secret_page("Your new endpoint", &made)),
             Err(problem) if problem.is_refusal() => {
                 let page = self.new_page(&Shown::again(form, problem));
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }
@@ -152,24 +151,8 @@ impl Webhooks<'_> {
             .get(&target(&format!("{path}/deliveries"), &parameters))
             .await?;
         let here = format!("{HERE}/{id}");
-        let switch = match is(hook, "enabled") {
-            true => button(
-                self.session,
-                &format!("{here}/disable"),
-                "Disable",
-                "",
-                "It gets nothing from now on, and what waits for it is given up.",
-            ),
-            false => button(
-                self.session,
-                &format!("{here}/enable"),
-                "Enable",
-                "primary",
-                "",
-            ),
-        };
         let content = html! {
-            (heading(text(hook, "url"), text(hook, "description"), html! { (state(hook)) (switch) }))
+            (heading(text(hook, "url"), text(hook, "description"), html! { (state(hook)) (self.switch_button(&here, hook)) }))
             (above)
             (disabled(hook))
             (self.deliveries(&here, &status, &deliveries))
@@ -200,6 +183,25 @@ impl Webhooks<'_> {
             }
         };
         Ok(self.page(text(hook, "url"), content))
+    }
+
+    fn switch_button(&self, here: &str, hook: &Value) -> Markup {
+        match is(hook, "enabled") {
+            true => button(
+                self.session,
+                &format!("{here}/disable"),
+                "Disable",
+                "",
+                "It gets nothing from now on, and what waits for it is given up.",
+            ),
+            false => button(
+                self.session,
+                &format!("{here}/enable"),
+                "Enable",
+                "primary",
+                "",
+            ),
+        }
     }
 
     fn deliveries(&self, here: &str, status: &str, deliveries: &Found) -> Markup {
@@ -275,7 +277,7 @@ impl Webhooks<'_> {
             Err(problem) if problem.is_refusal() => {
                 let shown = Shown::again(form, problem);
                 let page = self.one(id, &shown, html! {}).await?;
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }
@@ -341,7 +343,7 @@ impl Webhooks<'_> {
                 let page = self
                     .one(id, &shown, super::parts::refusal(&problem))
                     .await?;
-                Ok(page.with_status(StatusCode::UNPROCESSABLE_ENTITY))
+                Ok(page.refused())
             }
             Err(problem) => Err(problem),
         }

@@ -111,7 +111,7 @@ fn any<T>(all: &[T]) -> Option<&T> {
 
 /// Whether something that happens once in so many times happens.
 fn once_in(times: u64) -> bool {
-    colloquy_model::random::u64() % times == 0
+    colloquy_model::random::u64().is_multiple_of(times)
 }
 
 /// The interface as the demo's account calls it.
@@ -348,14 +348,14 @@ impl Api {
         }
         let comment = json!({"body": any(shop::COMMENTS), "start_line": 3, "end_line": 3});
         self.post(&format!("{at}/comments"), comment, other).await?;
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             let branch = format!("draft-{}", number + 1);
             // Its last line is another one than the head's will be.
             let text = shop::side_line(title, 1 + number % 4);
             let body =
                 json!({"content": text, "branch": branch, "message": "A proposal for the season"});
             self.post(&format!("{at}/versions"), body, other).await?;
-            if number % 6 == 0 {
+            if number.is_multiple_of(6) {
                 let merge = json!({"source": branch, "message": "Take over the proposal"});
                 self.post(&format!("{at}/merge"), merge, author).await?;
             } else {

@@ -26,7 +26,7 @@ use super::problem::{More, Problem, TOO_MANY_ANSWERS};
 use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::response_body::{EmptyBody, LargeBody, SMALL_MAX};
 use super::{accept, conditions, links, problem};
-use crate::console::{self, Reply};
+use crate::console::{self, Ending, Reply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -189,7 +189,13 @@ pub(super) fn response(
 pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) -> HttpResponse {
     // What is left is a panic: whatever is refused has a page of its own.
     let reply = page.unwrap_or_else(|problem| console::failed(&problem));
-    let mut head = HttpResponse::build(reply.status);
+    let status = match reply.ending {
+        Ending::Shown => StatusCode::OK,
+        Ending::GoesOn => StatusCode::SEE_OTHER,
+        Ending::FormRefused => StatusCode::UNPROCESSABLE_ENTITY,
+        Ending::Refused(kind) => kind.status(),
+    };
+    let mut head = HttpResponse::build(status);
     reply.headers.into_iter().for_each(|header| {
         head.append_header(header);
     });

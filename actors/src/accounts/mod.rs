@@ -10,6 +10,7 @@ mod identity;
 mod key;
 mod network;
 mod records;
+mod sessions;
 mod sign_in;
 mod user;
 
@@ -18,7 +19,8 @@ pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
 pub use identity::{Identity, KnownAccount, KnownKey, KnownSession, Principal};
 pub use key::{ChangeKey, CreateKey, IssueKey, KeepAnswer, Key, RevokeKey, RotateKey};
 pub use records::{Filter, Records};
-pub use sign_in::{
-    AcceptInvitation, ChangeSession, EndSession, EndSessions, InviteUser, OpenSession, token_holder,
+pub use sessions::{
+    AcceptInvitation, ChangeSession, EndSession, EndSessions, InviteUser, OpenSession,
 };
+pub use sign_in::token_holder;
 pub use user::{ChangeUser, CreateOperator, CreateUser, User};

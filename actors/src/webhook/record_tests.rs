@@ -65,6 +65,7 @@ fn put(step: Outcome<Webhook>) -> Webhook {
         Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, _) => webhook,
         Outcome::Show
         | Outcome::PutWithoutContent(_)
+        | Outcome::PutShowingOnce { .. }
         | Outcome::NoContent
         | Outcome::ShowBody(_)
         | Outcome::ShowBodyOnce { .. }

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::super::support::Server;
 use super::super::support::console::Person;
+use super::super::support::{Account, Server};
 
 #[tokio::test]
 async fn a_post_without_the_sessions_own_token_changes_nothing() {
@@ -124,30 +124,50 @@ async fn behind_https_the_cookie_is_sent_over_https_only() {
     );
 }
 
+/// One of each thing that has a page.
+struct Things {
+    conversation: String,
+    customer: String,
+    user: String,
+    message: String,
+    hook: String,
+    key: String,
+}
+
+impl Things {
+    async fn of(account: &Account) -> Self {
+        let live = account.live();
+        let conversation = live.conversation().await;
+        let message = live.message(&conversation, "theirs").await.id("message_id");
+        let hook = json!({"url": "https://example.com/hook", "events": ["*"]});
+        let hook = live.post("/v1/webhooks", hook).await.expect(201);
+        let keys = format!("/admin/v1/accounts/{}/keys", account.account_id);
+        let keys = account.operator().get(&keys).await.expect(200);
+        Things {
+            conversation,
+            customer: live.customer().await,
+            user: live.user("agent").await,
+            message,
+            hook: hook.id("webhook_id"),
+            key: keys.column("key_id")[0].clone(),
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_addresses_of_another_accounts_things_are_no_pages() {
     let server = Server::start();
     let (ours, theirs) = (server.account().await, server.account().await);
     let (admin, _) = Person::user(&server, &ours, "admin").await;
     let live = theirs.live();
-    let conversation = live.conversation().await;
-    let customer = live.customer().await;
-    let user = live.user("agent").await;
-    let message = live.message(&conversation, "theirs").await.id("message_id");
-    let hook = json!({"url": "https://example.com/hook", "events": ["*"]});
-    let hook = live
-        .post("/v1/webhooks", hook)
-        .await
-        .expect(201)
-        .id("webhook_id");
-    let keys = format!("/admin/v1/accounts/{}/keys", theirs.account_id);
-    let key = theirs
-        .operator()
-        .get(&keys)
-        .await
-        .expect(200)
-        .column("key_id")[0]
-        .clone();
+    let Things {
+        conversation,
+        customer,
+        user,
+        message,
+        hook,
+        key,
+    } = Things::of(&theirs).await;
     let pages = [
         format!("/console/inbox/{conversation}"),
         format!("/console/inbox/{conversation}/messages/{message}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::support::console::PASSWORD;
-use super::super::support::{Browser, Person, Server, until};
+use super::super::support::{Account, Browser, Person, Server, until};
 use super::{browser_of, email_of, texts};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -79,6 +79,18 @@ async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
         .await;
     assert_eq!(texts(&account, &id).await[1], "");
 
+    browser.assert_quiet().await;
+}
+
+#[tokio::test]
+async fn a_conversation_is_assigned_snoozed_closed_and_reopened() {
+    let server = Server::start();
+    let account = server.account().await;
+    let id = account.live().conversation().await;
+    let path = format!("/v1/conversations/{id}");
+    let (browser, user) = browser_of(&server, &account, "agent").await;
+    browser.go(&format!("/console/inbox/{id}")).await;
+    browser.waits_for("[data-line='up']").await;
     browser.choose("#priority", "high").await;
     browser.shows("#notices", "The priority is saved.").await;
     browser.choose("#assignee", &user).await;
@@ -101,6 +113,49 @@ async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
     );
     browser.press("Reopen").await;
     browser.waits_for("#answer-text").await;
+    browser.assert_quiet().await;
+}
+
+#[tokio::test]
+async fn a_search_finds_conversations_by_what_was_said_in_them() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (parcel, other) = (
+        account.live().conversation().await,
+        account.live().conversation().await,
+    );
+    account
+        .live()
+        .message(&parcel, "the zeppelin has landed")
+        .await
+        .expect(201);
+    let said = account
+        .live()
+        .message(&other, "a zeppelin too")
+        .await
+        .expect(201)
+        .id("message_id");
+    let (browser, _) = browser_of(&server, &account, "agent").await;
+    let search = async |words: &str| {
+        browser.fill("[data-search]", words).await;
+        browser.click("form.search details summary").await;
+        browser.press("Apply").await;
+        browser.waits_for(".tabs a[aria-current]").await;
+    };
+    browser.go("/console/inbox").await;
+    search("zeppelin").await;
+    assert_eq!(browser.count("#list li").await, 2);
+    let path = format!("/v1/conversations/{other}/messages/{said}");
+    account.live().delete(&path).await.expect(204);
+    browser.go("/console/inbox?q=zeppelin").await;
+    browser.waits_for("#list li").await;
+    assert_eq!(
+        browser.count("#list li").await,
+        1,
+        "what was redacted is found"
+    );
+    browser.go("/console/inbox?q=nowhere").await;
+    browser.shows("#list", "Nothing found").await;
     browser.assert_quiet().await;
 }
 
@@ -270,10 +325,10 @@ async fn a_server_that_restarts_under_an_open_inbox_is_found_again() {
     assert_eq!(browser.count("#messages article").await, 2);
 }
 
-#[tokio::test]
-async fn what_looks_like_a_script_is_text_and_nothing_of_it_runs() {
-    let server = Server::start();
-    let account = server.account().await;
+const RIGHT_TO_LEFT: &str = "مرحبا، أين طلبي رقم 4711؟";
+
+/// A conversation and its customer, whose every text looks like a script; one is as long as can be.
+async fn nasty(account: &Account) -> (String, String) {
     let nasty =
         "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
     let name = format!("<b>{nasty}</b>");
@@ -292,8 +347,7 @@ async fn what_looks_like_a_script_is_text_and_nothing_of_it_runs() {
         .await
         .expect(201)
         .id("conversation_id");
-    let right_to_left = "مرحبا، أين طلبي رقم 4711؟";
-    account.live().message(&id, right_to_left).await.expect(201);
+    account.live().message(&id, RIGHT_TO_LEFT).await.expect(201);
     account
         .live()
         .message(&id, &"long ".repeat(13_107))
@@ -305,6 +359,14 @@ async fn what_looks_like_a_script_is_text_and_nothing_of_it_runs() {
         .post(&format!("/v1/conversations/{id}/messages"), image)
         .await
         .expect(201);
+    (id, customer)
+}
+
+#[tokio::test]
+async fn what_looks_like_a_script_is_text_and_nothing_of_it_runs() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (id, customer) = nasty(&account).await;
     let (browser, _) = browser_of(&server, &account, "agent").await;
     for page in [
         format!("/console/inbox/{id}"),
@@ -333,7 +395,7 @@ async fn what_looks_like_a_script_is_text_and_nothing_of_it_runs() {
         assert_eq!(over, 0, "{page} is wider than its window");
     }
     browser.go(&format!("/console/inbox/{id}")).await;
-    browser.shows("#messages", right_to_left).await;
+    browser.shows("#messages", RIGHT_TO_LEFT).await;
     browser.assert_quiet().await;
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::super::support::{Account, Browser, Server};
+use super::super::support::{Account, Browser, OPERATOR, Server};
 use super::browser_of;
 
 /// An account with something on every page.
@@ -54,13 +54,39 @@ async fn fill(account: &Account) -> Vec<String> {
         .expect(200)
         .column("key_id")[0]
         .clone();
-    vec![
+    let mut pages = vec![
         format!("/console/inbox/{open}"),
         format!("/console/customers/{customer}"),
         format!("/console/webhooks/{hook}"),
         format!("/console/settings/users/{user}"),
         format!("/console/settings/api-keys/{key}"),
+    ];
+    pages.extend(document(account).await);
+    pages
+}
+
+/// A document with a history and a comment: its pages.
+async fn document(account: &Account) -> [String; 6] {
+    let live = account.live();
+    let text = json!({"title": "Guide", "content": "# Guide\n\nOne *line*.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"});
+    let made = live.post("/api/v1/documents", text).await.expect(201);
+    let id = made.id("id");
+    let at = format!("/api/v1/documents/{id}");
+    let version = json!({"content": "# Guide\n\nAnother line.\n", "message": "Second"});
+    let versions = format!("{at}/versions");
+    live.post(&versions, version).await.expect(201);
+    let comment = json!({"body": "Is it so?", "start_line": 1, "end_line": 1});
+    let comments = format!("{at}/comments");
+    live.post(&comments, comment).await.expect(201);
+    [
+        "",
+        "/edit",
+        "/history",
+        "/comments",
+        "/sharing",
+        "/activity",
     ]
+    .map(|page| format!("/console/documents/{id}{page}"))
 }
 
 const PAGES: &[&str] = &[
@@ -75,6 +101,8 @@ const PAGES: &[&str] = &[
     "/console/settings/users",
     "/console/settings/users/new",
     "/console/settings/account",
+    "/console/documents",
+    "/console/documents/new",
     "/console/session",
     "/console/nothing",
 ];
@@ -153,4 +181,25 @@ async fn the_way_in_keeps_nobody_out() {
         &["/console/sign-in".to_owned(), invitation],
     )
     .await;
+}
+
+#[tokio::test]
+async fn the_operators_pages_keep_nobody_out() {
+    let server = Server::start();
+    let account = server.account().await;
+    let conversation = account.live().conversation().await;
+    let browser = Browser::open(&server).await;
+    browser.sign_in_as_operator(OPERATOR).await;
+    let pages = [
+        "/console/overview".to_owned(),
+        "/console/actors".to_owned(),
+        "/console/actors/conversation".to_owned(),
+        format!("/console/actors/conversation/{conversation}"),
+        "/console/accounts".to_owned(),
+        format!("/console/accounts/{}", account.account_id),
+        "/console/store".to_owned(),
+        "/console/nodes".to_owned(),
+        "/console/operators".to_owned(),
+    ];
+    look(&browser, "operators", &pages).await;
 }

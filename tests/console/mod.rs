@@ -1,6 +1,7 @@
 //! The console, as people use it: over plain HTTP where a form is enough, in Chromium where scripts
 //! and eyes count.
 
+mod demo;
 mod guards;
 mod inbox;
 mod looks;

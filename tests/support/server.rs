@@ -28,6 +28,8 @@ pub(crate) struct Setup {
     config: Option<String>,
     /// Whether the store was somebody's before: then no secrets are printed.
     known: bool,
+    /// What is started, where it is not the server alone.
+    command: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -36,6 +38,7 @@ impl Default for Setup {
             env: Vec::new(),
             config: None,
             known: false,
+            command: None,
         }
         .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
         .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
@@ -80,6 +83,14 @@ impl Setup {
     pub(crate) fn known(self) -> Self {
         Self {
             known: true,
+            ..self
+        }
+    }
+
+    /// Starts the server with something in it.
+    pub(crate) fn demo(self) -> Self {
+        Self {
+            command: Some("demo"),
             ..self
         }
     }
@@ -208,6 +219,7 @@ impl Server {
         let log = File::create(self.folder.out("stderr", self.starts)).unwrap();
         let mut command = process::colloquy();
         command
+            .args(self.setup.command)
             .current_dir(self.folder.work())
             .env("NO_COLOR", "1")
             .envs(mongodb::store_of(&self.folder.work()))

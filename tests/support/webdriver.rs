@@ -222,16 +222,6 @@ impl Browser {
         .await;
     }
 
-    /// Waits until these words are not seen there any more.
-    pub(crate) async fn hides(&self, css: &str, words: &str) {
-        until(
-            &format!("no {words:?} in {css}"),
-            SHOWS_WITHIN,
-            async || (!self.text(css).await.contains(words)).then_some(()),
-        )
-        .await;
-    }
-
     /// What a script comes to on the page as it is now.
     pub(crate) async fn run(&self, script: &str, arguments: Vec<Value>) -> Value {
         self.client

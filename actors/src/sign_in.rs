@@ -290,7 +290,7 @@ impl SignIns {
 
 /// Refuses what can be no person's password. Length is what counts (NIST SP 800-63B, 3.1.1.2).
 fn check_password(password: &str) -> Result<(), &'static str> {
-    if password.chars().count() < PASSWORD_CHARACTERS_MIN {
+    if password.trim().chars().count() < PASSWORD_CHARACTERS_MIN {
         return Err("must have at least 12 characters");
     }
     if password.len() > PASSWORD_BYTES_MAX {

@@ -60,6 +60,17 @@ impl Form {
         Some(self.text(name).trim()).filter(|text| !text.is_empty())
     }
 
+    /// What somebody has written, whatever the fields are called, but for what is nobody's to read.
+    pub(super) fn written(&self) -> Vec<&str> {
+        const NOT_WRITTEN: &[&str] = &["csrf", "etag", "key", "token", "password", "repeated"];
+        let fields = self.fields.iter();
+        let fields = fields.filter(|(name, _)| !NOT_WRITTEN.contains(&name.as_str()));
+        let texts = fields.map(|(_, value)| value.as_str());
+        texts
+            .filter(|text| text.contains(char::is_whitespace))
+            .collect()
+    }
+
     /// All values of a field that may be ticked more than once.
     pub(super) fn all(&self, name: &str) -> Vec<&str> {
         let fields = self.fields.iter().filter(|(key, _)| key == name);

@@ -54,6 +54,9 @@ use self::layout::Page;
 use self::session::Session;
 use crate::http::{AppState, BodyReader, Kind, Problem};
 
+/// The methods that pages take.
+const METHODS: &str = "GET, HEAD, POST";
+
 /// Whether a path is the console's.
 pub(crate) fn serves(path: &str) -> bool {
     path.strip_prefix("/console")
@@ -106,12 +109,17 @@ pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> Result<Rep
     if let ["assets", name] = segments.as_slice() {
         return Ok(assets::serve(&visit, name));
     }
+    if visit.request.method() == Method::OPTIONS {
+        return Ok(Reply::part(html! {})
+            .ending(Ending::Empty)
+            .with("allow", METHODS));
+    }
     let session = match session::find(&visit) {
         Ok(session) => session,
-        Err(problem) => return Ok(refused(&visit, None, &problem)),
+        Err(problem) => return Ok(refused(&visit, None, &problem, &[])),
     };
     let answered = answer(&visit, session.as_ref(), &segments, body).await;
-    Ok(answered.unwrap_or_else(|problem| refused(&visit, session.as_ref(), &problem)))
+    Ok(answered.unwrap_or_else(|problem| refused(&visit, session.as_ref(), &problem, &[])))
 }
 
 async fn answer(
@@ -129,7 +137,7 @@ async fn answer(
         None
     } else {
         return Err(Problem {
-            allow: Some("GET, HEAD, POST"),
+            allow: Some(METHODS),
             ..Problem::new(Kind::MethodNotAllowed, "a page is read or posted to")
         });
     };
@@ -138,10 +146,12 @@ async fn answer(
         return sign_in::answer(visit, session, asked).await;
     }
     let Some(session) = session else {
-        return Ok(sign_in::required(visit));
+        return Ok(sign_in::required(visit, asked.form.as_ref()));
     };
-    if let Some(form) = &asked.form {
-        session.check_csrf(visit, form)?;
+    if let Some(form) = &asked.form
+        && let Err(problem) = session.check_csrf(visit, form, path)
+    {
+        return Ok(refused(visit, Some(session), &problem, &form.written()));
     }
     page(visit, session, asked).await
 }
@@ -149,6 +159,17 @@ async fn answer(
 /// Leads to the page that the path names.
 async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Reply, Problem> {
     match asked.path {
+        [
+            "inbox" | "customers" | "documents" | "webhooks" | "settings",
+            ..,
+        ] if session.principal.is_none() && asked.form.is_none() && !visit.is_fragment() => {
+            let reply = Reply::see_other("/console/accounts");
+            Ok(session::say(
+                visit,
+                reply,
+                "Open an account's side first: choose the account.",
+            ))
+        }
         [] | [""] if session.is_operator() && session.principal.is_none() => {
             let path = &["overview"];
             let form = asked.form;
@@ -175,7 +196,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
 }
 
 /// A refusal as a page, or as a part of one, that says what to do.
-fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply {
+fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem, written: &[&str]) -> Reply {
     let ending = Ending::Refused(problem.kind);
     let (heading, advice) = advice(problem);
     let about = html! {
@@ -193,6 +214,7 @@ fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem) -> Reply
                 h1 { (heading) }
                 p { (about) }
                 p { (advice) }
+                (parts::kept(written))
                 p { a.button href="/console" { "Go to the start page" } }
                 p.faint { "Request " code { (visit.request_id) } }
             }

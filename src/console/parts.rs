@@ -84,6 +84,18 @@ pub(super) fn problem(shown: &Shown, fields: &[&str]) -> Markup {
     }
 }
 
+/// What somebody has written and could not be taken, to be copied.
+pub(super) fn kept(written: &[&str]) -> Markup {
+    html! {
+        @for (number, text) in written.iter().enumerate() {
+            div.field {
+                label for={ "kept-" (number) } { "What you have written; copy it before you go on" }
+                textarea id={ "kept-" (number) } rows="6" readonly dir="auto" { "\n" (text) }
+            }
+        }
+    }
+}
+
 /// Why something was refused.
 pub(super) fn refusal(problem: &Problem) -> Markup {
     html! {

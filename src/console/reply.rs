@@ -15,6 +15,8 @@ pub(crate) enum Ending {
     GoesOn,
     /// The form is shown again, with what is wrong with it; nothing has changed.
     FormRefused,
+    /// Nothing is shown: the headers say it all.
+    Empty,
     /// Refused for this.
     Refused(Kind),
 }

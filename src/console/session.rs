@@ -23,6 +23,8 @@ const COOKIE_NAME: &str = "colloquy_session";
 const NOTICE_NAME: &str = "colloquy_notice";
 /// The header in which scripts of ours send the CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
+/// Why a form is refused that this session has not been given.
+const FOREIGN_FORM: &str = "the form does not belong to this session";
 /// Where a request comes from, as browsers say it (W3C, Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -71,12 +73,13 @@ pub(super) fn find(visit: &Visit) -> Result<Option<Session>, Problem> {
         role,
         is_operator: known.is_operator(),
     };
+    let csrf = format!("{}.{}", csrf_token(&text), side(principal.as_ref()));
     Ok(Some(Session {
         token,
         principal,
         name: person.name.clone(),
         role,
-        csrf: csrf_token(&text),
+        csrf,
         known,
         api,
     }))
@@ -181,24 +184,36 @@ impl Session {
     ///
     /// # Errors
     /// 403.
-    pub(super) fn check_csrf(&self, visit: &Visit, form: &Form) -> Result<(), Problem> {
+    pub(super) fn check_csrf(
+        &self,
+        visit: &Visit,
+        form: &Form,
+        path: &[&str],
+    ) -> Result<(), Problem> {
         let header = visit.request.headers().get(CSRF_HEADER);
         let given = header
             .and_then(|value| value.to_str().ok())
             .unwrap_or_else(|| form.text("csrf"));
-        let same = given.len() == self.csrf.len()
+        let parts = given.split_once('.').zip(self.csrf.split_once('.'));
+        let Some(((given, side), (own, own_side))) = parts else {
+            return Err(Problem::forbidden(FOREIGN_FORM));
+        };
+        let same = given.len() == own.len()
             && given
                 .bytes()
-                .zip(self.csrf.bytes())
+                .zip(own.bytes())
                 .fold(0, |unlike, (a, b)| unlike | (a ^ b))
                 == 0;
-        if same {
-            Ok(())
-        } else {
-            Err(Problem::forbidden(
-                "the form does not belong to this session: load the page again and repeat it",
-            ))
+        if !same {
+            return Err(Problem::forbidden(FOREIGN_FORM));
         }
+        // Signing out and changing sides work from every tab.
+        if side != own_side && !matches!(path, ["session", ..]) {
+            return Err(Problem::forbidden(
+                "the page was made for another account, or for the other kind of data: another tab has changed that",
+            ));
+        }
+        Ok(())
     }
 
     /// Changes what the session shows.
@@ -233,6 +248,13 @@ pub(super) fn check_origin(visit: &Visit) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::forbidden("the form comes from another site"))
+}
+
+/// The account and the mode that forms are made for, in a word of their own.
+fn side(principal: Option<&Principal>) -> String {
+    principal.map_or_else(String::new, |principal| {
+        principal.tenant().number().to_string()
+    })
 }
 
 /// What every POST of the session with this token must carry: nobody can tell it who does not know

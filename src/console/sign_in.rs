@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::forms::{Form, Shown};
 use super::layout::{self, Page, csrf};
-use super::parts::{Field, heading};
+use super::parts::{self, Field, heading};
 use super::reply::{Ending, Reply};
 use super::session::{self, Session};
 use super::{Asked, Visit};
@@ -40,7 +40,20 @@ const REPEATED: Field<'_> = Field {
 };
 
 /// Sends whoever is not signed in to the sign-in, and back afterwards.
-pub(super) fn required(visit: &Visit) -> Reply {
+pub(super) fn required(visit: &Visit, form: Option<&Form>) -> Reply {
+    if let Some(form) = form.filter(|_| !visit.is_fragment()) {
+        let content = html! {
+            div.door {
+                (layout::logo())
+                h1 { "You are signed out" }
+                p { "What you sent was not taken: your session has ended." }
+                (parts::kept(&form.written()))
+                p { a.button.primary href="/console/sign-in" { "Sign in" } }
+            }
+        };
+        let page = layout::page(visit, None, Page::new("Signed out", content));
+        return page.ending(Ending::Refused(Kind::Forbidden));
+    }
     if visit.is_fragment() {
         // The page that asks goes there as a whole.
         return Reply::part(html! {}).with("hx-redirect", "/console/sign-in");
@@ -59,7 +72,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Problem> {
     match (asked.path, asked.form) {
         (["sign-in"], None) => Ok(match signed_in {
-            Some(session) => Reply::see_other(session.home()),
+            Some(_) => Reply::see_other(&next(visit)),
             None => sign_in_page(visit, &Shown::default(), &[]),
         }),
         (["sign-in"], Some(form)) => sign_in(visit, &form).await,
@@ -72,9 +85,14 @@ pub(super) async fn answer(
 /// The address to go on at: one of ours, or the start page.
 fn next(visit: &Visit) -> String {
     let next = visit.query("next");
-    // `//host` and `/\host` lead elsewhere.
+    // `//host` and `/\\host` lead elsewhere, dots upwards, and what is not visible into headers.
+    let leads_astray = ["//", "\\", ".."].iter().any(|mark| next.contains(mark));
     let is_ours = super::serves(next.split(['?', '#']).next().unwrap_or_default());
-    if is_ours { next } else { "/console".to_owned() }
+    let is_visible = next.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_ours && is_visible && !leads_astray {
+        true => next,
+        false => "/console".to_owned(),
+    }
 }
 
 async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {

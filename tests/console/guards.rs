@@ -332,3 +332,87 @@ async fn what_is_no_form_and_what_is_too_large_is_refused_with_words() {
         0
     );
 }
+
+#[tokio::test]
+async fn a_form_lands_only_on_the_side_that_it_was_made_for() {
+    let server = Server::start();
+    let (one, other) = (server.account().await, server.account().await);
+    let operator = Person::operator(&server).await;
+    let opens = |account: &Account| format!("/console/accounts/{}/open", account.account_id);
+    operator.post(&opens(&one), &[]).await.expect(303);
+    let made = operator.get("/console/customers/new").await.expect(200);
+    let token = made.held("csrf");
+    // Another tab goes on to another account, and to test data.
+    operator.post(&opens(&other), &[]).await.expect(303);
+    let fields = [("name", "Strayed here"), ("csrf", token.as_str())];
+    let refused = operator
+        .post_without_token("/console/customers", &fields)
+        .await
+        .expect(403);
+    assert!(refused.text.contains("another account"), "{}", refused.text);
+    assert!(
+        refused.text.contains("Strayed here"),
+        "what was written is lost: {}",
+        refused.text
+    );
+    operator.post(&opens(&one), &[]).await.expect(303);
+    operator
+        .post("/console/session/mode", &[("mode", "test")])
+        .await
+        .expect(303);
+    operator
+        .post_without_token("/console/customers", &fields)
+        .await
+        .expect(403);
+    for client in [one.live(), one.test(), other.live(), other.test()] {
+        assert_eq!(client.get("/v1/customers").await.expect(200).total(), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_shown_again_where_the_session_has_ended() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (person, _) = Person::user(&server, &account, "agent").await;
+    let token = person
+        .get("/console/session")
+        .await
+        .expect(200)
+        .held("csrf");
+    person.post("/console/session/end", &[]).await.expect(303);
+    let fields = [
+        ("title", "T"),
+        ("content", "an hour of work"),
+        ("csrf", &token),
+    ];
+    let shown = person
+        .post_without_token("/console/documents", &fields)
+        .await
+        .expect(403);
+    assert!(shown.text.contains("an hour of work") && shown.text.contains("Sign in"));
+}
+
+#[tokio::test]
+async fn a_sign_in_leads_to_pages_of_the_console_and_nowhere_else() {
+    let server = Server::start();
+    for (next, leads) in [
+        ("/console/customers?find=x", "/console/customers?find=x"),
+        ("//evil.example", "/console"),
+        ("/console/../v1", "/console"),
+        ("/console//evil.example", "/console"),
+        ("/console\\evil", "/console"),
+        ("/console/\r\nset-cookie: a=b", "/console"),
+        ("https://evil.example", "/console"),
+        ("javascript:alert(1)", "/console"),
+    ] {
+        let person = Person::stranger(&server);
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let path = format!(
+            "/console/sign-in?{}",
+            query.append_pair("next", next).finish()
+        );
+        let fields = [("token", super::super::support::OPERATOR)];
+        let seen = person.post_without_token(&path, &fields).await.expect(303);
+        assert_eq!(seen.location(), leads, "{next:?}");
+    }
+}

@@ -11,10 +11,8 @@ use super::{browser_of, email_of, texts};
 
 const SOON: Duration = Duration::from_secs(60);
 
-#[tokio::test]
-async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
-    let server = Server::start();
-    let account = server.account().await;
+/// A conversation that a customer has begun.
+async fn question(account: &Account) -> String {
     let customer = json!({"name": "Ada Lovelace", "email": "ada@example.com"});
     let customer = account
         .live()
@@ -23,12 +21,19 @@ async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
         .expect(201)
         .id("customer_id");
     let new = json!({"customer_id": customer, "initial_message": "Where is my parcel?"});
-    let id = account
+    account
         .live()
         .post("/v1/conversations", new)
         .await
         .expect(201)
-        .id("conversation_id");
+        .id("conversation_id")
+}
+
+#[tokio::test]
+async fn a_conversation_is_read_answered_edited_redacted_and_closed() {
+    let server = Server::start();
+    let account = server.account().await;
+    let id = question(&account).await;
     let (browser, user) = browser_of(&server, &account, "agent").await;
     browser.shows("#list", "Ada Lovelace").await;
     browser.shows("#list", "Where is my parcel?").await;

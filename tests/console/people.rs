@@ -28,7 +28,11 @@ async fn an_invitation_sets_a_password_once_and_the_person_signs_in_with_it() {
     stranger.get(&invitation).await.expect(200);
 
     // What can be no password, and two that differ, set nothing.
-    for (password, repeated) in [("short", "short"), (PASSWORD, "another one, as long")] {
+    for (password, repeated) in [
+        ("short", "short"),
+        ("            ", "            "),
+        (PASSWORD, "another one, as long"),
+    ] {
         let fields = [("password", password), ("repeated", repeated)];
         stranger
             .post_without_token(&invitation, &fields)
@@ -185,8 +189,8 @@ async fn a_session_survives_a_restart_and_a_kill() {
 }
 
 #[tokio::test]
-async fn operators_sign_in_with_the_token_or_by_name_once_they_have_been_made() {
-    let mut server = Server::start();
+async fn operators_sign_in_by_name_once_they_have_been_made() {
+    let server = Server::start();
     let operator = server.operator();
     let made = operator
         .post("/admin/v1/operators", json!({"name": "Ada"}))
@@ -212,6 +216,17 @@ async fn operators_sign_in_with_the_token_or_by_name_once_they_have_been_made() 
         .expect(303);
     ada.get("/console/session").await.expect(200);
 
+    operator
+        .delete(&format!("/admin/v1/operators/{id}"))
+        .await
+        .expect(204);
+    ada.get("/console/session").await.expect(303);
+}
+
+#[tokio::test]
+async fn whoever_has_the_token_is_an_operator_for_as_long_as_the_token_holds() {
+    let mut server = Server::start();
+    let operator = server.operator();
     let mut wrong = Person::stranger(&server);
     let token = "op_wrong0123456789abcdefghijABCDEFGHIJ";
     wrong.sign_in(&[("token", token)]).await.expect(422);
@@ -222,17 +237,22 @@ async fn operators_sign_in_with_the_token_or_by_name_once_they_have_been_made() 
         .await
         .expect(200)
         .column("operator_id");
-    let token_holder = listed.iter().find(|one| **one != id).unwrap().clone();
+    let token_holder = &listed[0];
+    let path = format!("/admin/v1/operators/{token_holder}/invitations");
+    operator
+        .post(&path, json!({}))
+        .await
+        .error(409, "conflict", "");
+    for name in [" ", " Olga", "a\nb", "\u{202e}adA"] {
+        let refused = operator
+            .post("/admin/v1/operators", json!({"name": name}))
+            .await;
+        refused.error(400, "invalid_request", "name");
+    }
     operator
         .delete(&format!("/admin/v1/operators/{token_holder}"))
         .await
         .error(409, "conflict", "");
-    operator
-        .delete(&format!("/admin/v1/operators/{id}"))
-        .await
-        .expect(204);
-    ada.get("/console/session").await.expect(303);
-
     // A session that was opened with a token ends with it.
     server.kill9();
     server.set_env(

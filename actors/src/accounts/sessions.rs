@@ -60,7 +60,17 @@ pub struct ChangeSession {
 impl RecordRequest<User> for InviteUser {
     type Reply = Answer;
 
-    fn decide(self, held: &User, _: &CommandContext<User>) -> Result<Outcome<User>, RecordError> {
+    fn decide(
+        self,
+        held: &User,
+        context: &CommandContext<User>,
+    ) -> Result<Outcome<User>, RecordError> {
+        // A password would outlive the token.
+        if context.id == token_holder() {
+            return Err(RecordError::InUse {
+                reason: "whoever has the operator token signs in with that",
+            });
+        }
         let InviteUser {
             token,
             until,

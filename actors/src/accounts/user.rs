@@ -11,7 +11,7 @@ use super::record::{
     RecordSpec, Secret, to_json,
 };
 use super::sign_in::{SignIn, token_holder};
-use colloquy_model::answer::Answer;
+use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::{Chore, Condition, Effect, NameField, RecordName};
 use colloquy_model::entity::Kind;
 use colloquy_model::id::UserKind;
@@ -110,6 +110,12 @@ impl User {
     }
 }
 
+/// Whether a character is not seen, or changes how others are.
+fn is_unseen(one: char) -> bool {
+    one.is_control()
+        || matches!(one, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
 impl RecordRequest<User> for CreateUser {
     type Reply = Answer;
 
@@ -139,7 +145,15 @@ impl RecordRequest<User> for CreateOperator {
     }
 
     fn decide_vacant(self, context: &CommandContext<User>) -> Result<NewRecord<User>, RecordError> {
-        let operator = User::operator(self.name.into_string(), context);
+        let name = self.name.into_string();
+        // As the sign-in takes it; what nobody can see would pass for another name.
+        if name.trim() != name || name.is_empty() || name.chars().any(is_unseen) {
+            return Err(RecordError::Invalid(Invalid::new(
+                "name",
+                "must have no blanks around it and no control characters",
+            )));
+        }
+        let operator = User::operator(name, context);
         Ok(NewRecord::new(operator))
     }
 }

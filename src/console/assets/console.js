@@ -69,6 +69,14 @@
     dialog.showModal();
   }, true);
 
+  // What was typed is not lost by a click elsewhere.
+  let leaves = false;
+  document.addEventListener("submit", (event) => { leaves = !event.defaultPrevented && event.target.method === "post"; });
+  window.addEventListener("beforeunload", (event) => {
+    const typed = all('form[method="post"] textarea:not([readonly])').some((field) => field.value !== field.defaultValue);
+    if (typed && !leaves) event.preventDefault();
+  });
+
   // Fields that send their form when something is chosen.
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();

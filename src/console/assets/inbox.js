@@ -10,11 +10,17 @@
   let people = JSON.parse(root.dataset.people);
   const messages = document.querySelector("#messages");
   const base = `/console/inbox/${open}`;
+  const outbox = [];
 
   const ask = async (url, options = {}) => {
     const headers = { "HX-Request": "true", "X-CSRF-Token": csrf, ...options.headers };
     const response = await fetch(url, { ...options, headers, redirect: "error" });
-    if (response.headers.get("HX-Redirect")) location.assign(response.headers.get("HX-Redirect"));
+    if (response.headers.get("HX-Redirect")) {
+      const written = outbox.length || [...document.querySelectorAll("textarea")].some((field) => field.value !== field.defaultValue);
+      if (!written) location.assign(`${response.headers.get("HX-Redirect")}?next=${encodeURIComponent(location.pathname)}`);
+      say("You are signed out. Copy what you have written, then sign in again.", "wrong");
+      throw new Error("signed out");
+    }
     const text = await response.text();
     if (!response.ok) throw Object.assign(new Error(text), { status: response.status });
     return text;
@@ -79,7 +85,6 @@
 
   // Answers: each has a key from when it is written until it is acknowledged.
   const newKey = () => `console-${crypto.randomUUID()}`;
-  const outbox = [];
   let sending = false;
   const sendAll = async () => {
     if (sending) return;

@@ -42,6 +42,28 @@ struct Draft<'f> {
     is_changed: bool,
 }
 
+impl Draft<'_> {
+    /// Refuses what would be left out without a word.
+    fn check_is_taken_whole(&self) -> Result<(), Problem> {
+        let form = self.form;
+        let differs = |name: &str, was: &str| form.text(name) != form.text(was);
+        let on_branch = form.filled("new_branch").is_some() || form.text("go_on") == "apart";
+        if on_branch && differs("title", "was_title") {
+            let reason = "belongs to the document, not to a branch: save it on its own";
+            return Err(Problem::invalid("title", reason));
+        }
+        if on_branch && differs("content_type", "was_content_type") {
+            let reason = "belongs to the document, not to a branch: save it on its own";
+            return Err(Problem::invalid("content_type", reason));
+        }
+        if !self.is_changed && form.filled("message").is_some() && form.filled("label").is_none() {
+            let reason = "goes with a change of the text, and there is none";
+            return Err(Problem::invalid("message", reason));
+        }
+        Ok(())
+    }
+}
+
 impl Docs<'_> {
     pub(super) async fn edit(&self, document: &Document) -> Result<Reply, Problem> {
         let branch = self.visit.query("branch");
@@ -155,6 +177,7 @@ impl Docs<'_> {
             ));
         }
         let draft = self.draft(document, form, base).await?;
+        draft.check_is_taken_whole()?;
         let here = &document.here;
         if form.text("go_on") == "apart" {
             let stamp: String = now().chars().filter(char::is_ascii_digit).collect();

@@ -269,11 +269,10 @@ impl Inbox<'_> {
         html! {
             nav.tabs aria-label="Status" {
                 @for (value, words) in STATUSES {
-                    a href={ (HERE) "?status=" (value) } aria-current=[(*value == status).then_some("page")] { (words) }
+                    a href=(self.with_status(value)) aria-current=[(*value == status).then_some("page")] { (words) }
                 }
             }
             form.search method="get" action=(HERE) role="search" {
-                input type="hidden" name="status" value=(status);
                 label.hidden for="q" { "Search conversations" }
                 input #q type="search" name="q" value=(q) placeholder="Search messages and names" data-search;
                 details open[chosen > 0] {
@@ -285,6 +284,18 @@ impl Inbox<'_> {
                 }
             }
         }
+    }
+
+    /// The same search and filters among conversations of this status.
+    fn with_status(&self, status: &str) -> String {
+        let names = ["q", "channel", "priority", "assignee_id"];
+        let values = names.map(|name| self.visit.query(name));
+        let mut parameters: Vec<(&str, &str)> = names
+            .into_iter()
+            .zip(values.iter().map(String::as_str))
+            .collect();
+        parameters.push(("status", status));
+        target(HERE, &parameters)
     }
 
     /// To whom a conversation may be assigned; the person comes first.

@@ -359,7 +359,8 @@ fn users() -> Vec<Operation> {
                  invitation ends the earlier one.",
             )
             .auth(WRITE_USERS)
-            .creates::<InvitationShown<'_>>(LocationRule::UnderRequestPath)
+            .creates::<InvitationShown<'_>>(LocationRule::FurtherUp(1, ""))
+            .refuses(&[Kind::Conflict])
             .secret(),
     ]
 }

@@ -158,7 +158,8 @@ fn of_operators() -> Vec<Operation> {
             "Invite an operator to set a password",
             "Holds for 72 h and once; a new invitation ends the earlier one.",
         )
-        .creates::<InvitationShown<'_>>(LocationRule::UnderRequestPath)
+        .creates::<InvitationShown<'_>>(LocationRule::FurtherUp(1, ""))
+        .refuses(&[Kind::Conflict])
         .secret(),
     ];
     let all = all.into_iter();

@@ -68,7 +68,7 @@ async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
         @if found.items().is_empty() {
             (empty("No accounts yet", "Create one, and give it keys.", html! {}))
         } @else {
-            div.table { table {
+            div.table tabindex="0" { table {
                 caption.hidden { "Accounts" }
                 thead { tr { th { "Name" } th { "Plan" } th.number { "Requests a minute" } th { "Addresses" } th { "Made" } } }
                 tbody data-list {
@@ -255,7 +255,7 @@ fn keys_card(session: &Session, here: &str, keys: &Found) -> Markup {
         h2.apart { "Its keys" }
         @if keys.items().is_empty() { p.faint { "It has none: nothing can call the interface for it." } }
         @else {
-            div.table { table {
+            div.table tabindex="0" { table {
                 caption.hidden { "Keys of the account" }
                 thead { tr { th { "Name" } th { "Key" } th { "Type" } th { "Last used" } th { "State" } } }
                 tbody data-list {

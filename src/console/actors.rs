@@ -73,7 +73,7 @@ async fn after(
 async fn kinds(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
     let found = session.get("/admin/v1/actors").await?;
     let table = html! {
-        div.table { table {
+        div.table tabindex="0" { table {
             caption.hidden { "Kinds of actors" }
             thead { tr {
                 th { "Kind" } th { "State" } th.number { "In memory" } th.number { "Places used / most" }
@@ -186,7 +186,7 @@ fn failures(kind: &Value) -> Markup {
         h2.apart { "Last failures" }
         @if failures.is_empty() { p.faint { "None since the start." } }
         @else {
-            div.table { table {
+            div.table tabindex="0" { table {
                 caption.hidden { "Last failures" }
                 thead { tr { th { "When" } th { "Actor" } th { "Cause" } th { "What it said" } } }
                 tbody {
@@ -263,7 +263,7 @@ async fn instances(visit: &Visit, session: &Session, kind: &str) -> Result<Marku
         @if items.is_empty() {
             (empty("None", "No actor of this kind that is in memory is asked for.", html! {}))
         } @else {
-            div.table { table {
+            div.table tabindex="0" { table {
                 caption.hidden { "Actors in memory" }
                 thead { tr {
                     th { "Actor" } th { "State" } th.number { "Places used" } th.number { "Memory" }

@@ -388,7 +388,7 @@ fn kind(key: &Value) -> &'static str {
 
 fn table(found: &Found) -> Markup {
     html! {
-        div.table { table {
+        div.table tabindex="0" { table {
             caption.hidden { "API keys" }
             thead { tr { th { "Name" } th { "Key" } th { "Type" } th { "Last used" } th { "Made" } th { "State" } } }
             tbody data-list {

@@ -73,7 +73,7 @@ impl Customers<'_> {
             } @else if found.items().is_empty() {
                 (empty("Nobody found", "No customer has exactly this e-mail address or ID. To find a name, search in the inbox.", html! { p { a.button href=(HERE) { "Show all" } } }))
             } @else {
-                div.table { table {
+                div.table tabindex="0" { table {
                     caption.hidden { "Customers" }
                     thead { tr { th { "Name" } th { "E-mail" } th { "Your own ID" } th { "Since" } } }
                     tbody data-list { @for one in found.items() {

@@ -74,7 +74,7 @@ fn drains(session: &Session, found: &Found) -> Markup {
 
 fn table(found: &Found) -> Markup {
     html! {
-        div.table { table {
+        div.table tabindex="0" { table {
             caption.hidden { "Nodes" }
             thead { tr { th { "Address" } th { "State" } th { "Version" } th { "Started" } th { "Lease until" } th { "Actors in memory" } th { "Node" } } }
             tbody data-list { @for node in found.items() { (row(node)) } }

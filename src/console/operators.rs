@@ -61,7 +61,7 @@ fn table(session: &Session, found: &Found) -> Markup {
     let own = session.person().user.to_string();
     let of_token = token_holder().to_string();
     html! {
-        div.table { table {
+        div.table tabindex="0" { table {
             caption.hidden { "Operators" }
             thead { tr { th { "Name" } th { "Added" } th { "What can be done" } } }
             tbody {

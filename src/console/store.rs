@@ -95,7 +95,7 @@ fn deliveries(visit: &Visit, found: &Found) -> Markup {
         @if found.items().is_empty() {
             (empty("No endpoints", "No account has a webhook endpoint yet.", html! {}))
         } @else {
-            div.table { table {
+            div.table tabindex="0" { table {
                 caption.hidden { "Webhook endpoints of all accounts" }
                 thead { tr {
                     th { "Endpoint" } th { "State" } th.number { "Waiting" } th.number { "Oldest waits" } th.number { "Delivered" }

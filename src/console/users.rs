@@ -79,7 +79,7 @@ impl Users<'_> {
             @if found.items().is_empty() {
                 (empty("Nobody yet", "Make a user, then send the invitation: with it the person sets a password.", html! {}))
             } @else {
-                div.table { table {
+                div.table tabindex="0" { table {
                     caption.hidden { "Users" }
                     thead { tr { th { "Name" } th { "E-mail" } th { "Role" } th { "Console" } th { "Since" } } }
                     tbody data-list { @for user in found.items() {

@@ -73,7 +73,7 @@ impl Webhooks<'_> {
             @if found.items().is_empty() {
                 (empty("No endpoints yet", "An endpoint is an address of yours that gets a POST for each event.", html! {}))
             } @else {
-                div.table { table {
+                div.table tabindex="0" { table {
                     caption.hidden { "Webhook endpoints" }
                     thead { tr { th { "Address" } th { "Events" } th { "State" } th { "Made" } } }
                     tbody data-list { @for one in found.items() {
@@ -215,7 +215,7 @@ impl Webhooks<'_> {
             }
             @if deliveries.items().is_empty() { p.faint { "None." } }
             @else {
-                div.table { table {
+                div.table tabindex="0" { table {
                     caption.hidden { "Deliveries" }
                     thead { tr { th { "Event" } th { "Status" } th.number { "Attempts" } th { "Next attempt" } th { "Made" } } }
                     tbody data-list { @for one in deliveries.items() {

@@ -25,24 +25,16 @@ async fn the_demo_is_filled_and_lets_its_visitor_in() {
         .sign_in(&[("name", &name), ("password", &password)])
         .await
         .expect(303);
-    let of = async |page: &str| {
-        let text = visitor.get(page).await.expect(200).text;
-        // "1–25 of 240"
-        let (_, rest) = text.split_once(" of ")?;
-        let digits: String = rest
-            .chars()
-            .take_while(|one| one.is_ascii_digit() || *one == '\u{202f}')
-            .collect();
-        digits.replace('\u{202f}', "").parse::<u64>().ok()
-    };
     until("200 conversations", FILLED_WITHIN, async || {
-        of("/console/inbox?status=all")
-            .await
-            .filter(|count| *count >= 200)
+        let page = visitor.get("/console/inbox?status=all").await.expect(200);
+        let (_, rest) = page.text.split_once("–25 of ")?;
+        let total: u64 = rest.split('<').next()?.parse().ok()?;
+        (total >= 200).then_some(())
     })
     .await;
     until("24 documents", FILLED_WITHIN, async || {
-        of("/console/documents").await.filter(|count| *count >= 24)
+        let page = visitor.get("/console/documents").await.expect(200);
+        (page.text.matches("data-item").count() >= 24).then_some(())
     })
     .await;
 }

@@ -136,7 +136,7 @@ impl Browser {
         until(css, SHOWS_WITHIN, async || {
             match act(self.waits_for(css).await).await {
                 Ok(()) => Some(()),
-                Err(error) if error.is_stale_element_reference() => None,
+                Err(error) if is_passing(&error) => None,
                 Err(error) => panic!("{css}: {error}"),
             }
         })
@@ -151,15 +151,19 @@ impl Browser {
     /// Clicks the first button or link with these words.
     pub(crate) async fn press(&self, words: &str) {
         let xpath = format!("//main//*[self::a or self::button][normalize-space()='{words}']");
-        let wait = self.client.wait().at_most(SHOWS_WITHIN);
-        let element = wait
-            .for_element(Locator::XPath(&xpath))
-            .await
-            .unwrap_or_else(|error| panic!("there is no {words:?}: {error}"));
-        element
-            .click()
-            .await
-            .unwrap_or_else(|error| panic!("{words:?} can't be pressed: {error}"));
+        until(words, SHOWS_WITHIN, async || {
+            let found = self.client.find(Locator::XPath(&xpath)).await;
+            let pressed = match found {
+                Ok(element) => element.click().await,
+                Err(error) => Err(error),
+            };
+            match pressed {
+                Ok(()) => Some(()),
+                Err(error) if is_passing(&error) => None,
+                Err(error) => panic!("{words:?} can't be pressed: {error}"),
+            }
+        })
+        .await;
     }
 
     /// Says yes to the question that a button has asked.
@@ -307,4 +311,12 @@ impl Browser {
         let picture = self.client.screenshot().await.unwrap();
         std::fs::write(folder.join(format!("{name}.png")), picture).unwrap();
     }
+}
+
+/// Whether what failed may work in a moment: the page has put another element in the place of one,
+/// or shows it soon.
+fn is_passing(error: &CmdError) -> bool {
+    error.is_stale_element_reference()
+        || error.is_no_such_element()
+        || error.is_element_not_interactable()
 }

@@ -102,7 +102,7 @@ pub(super) fn table(diff: &Value, old: &str, new: &str) -> Markup {
             p.notice { "Both say the same." }
         } @else {
             p.faint { (grouped(removed)) " lines taken away, " (grouped(added)) " lines added." }
-            div.table { table.sides {
+            div.table tabindex="0" { table.sides {
                 caption.hidden { "Differences between " (old) " and " (new) }
                 colgroup { col.count; col; col.count; col; }
                 thead { tr { th colspan="2" scope="colgroup" dir="auto" { (old) } th colspan="2" scope="colgroup" dir="auto" { (new) } } }

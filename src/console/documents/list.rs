@@ -99,7 +99,7 @@ impl Docs<'_> {
 
     fn table(&self, found: &Found) -> Markup {
         html! {
-            div.table { table.documents {
+            div.table tabindex="0" { table.documents {
                 caption.hidden { "Documents" }
                 thead { tr { th { "Title" } th { "Owner" } th.aside { "Written in" } th.number.aside { "Version" } th { "Changed" } } }
                 tbody data-list {
@@ -120,7 +120,7 @@ impl Docs<'_> {
     fn bin(&self, found: &Found) -> Markup {
         html! {
             p.faint { "What is in the bin is kept for 30 days." }
-            div.table { table.documents {
+            div.table tabindex="0" { table.documents {
                 caption.hidden { "Deleted documents" }
                 thead { tr { th { "Title" } th { "Owner" } th { "Changed" } th { "What to do" } } }
                 tbody data-list {

@@ -231,7 +231,7 @@ impl Docs<'_> {
                 h2 { "Share links" }
                 p { "Whoever has a link opens the document with it, without an account." }
                 @if found.items().is_empty() { p.faint { "There are none." } } @else {
-                    div.table { table {
+                    div.table tabindex="0" { table {
                         caption.hidden { "Share links" }
                         thead { tr { th { "Role" } th { "Opened" } th { "Opens until" } th { "Password" } th { "Made" } th { "What to do" } } }
                         tbody data-list { @for link in found.items() { (self.link(&action, link)) } }

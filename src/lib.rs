@@ -125,6 +125,11 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
         StoreKind::Sqlite if config.store.path.exists() => FirstStore::Found(&config.store.path),
         StoreKind::Sqlite => FirstStore::Made(&config.store.path),
     };
+    // Only where nothing is stored yet: what is there is of the time that it was.
+    let plays_a_week = is_demo && matches!(first_store, FirstStore::Made(_));
+    if plays_a_week {
+        demo::begin_a_week_ago();
+    }
     let Opened {
         system,
         first_start,
@@ -154,7 +159,7 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
         let address = bound.address;
         let server = bound.serve(&config.server, Arc::clone(&app))?;
         if is_demo {
-            actix_web::rt::spawn(demo::play(system.clone(), address));
+            actix_web::rt::spawn(demo::play(system.clone(), address, plays_a_week));
         }
         shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
     })?;

@@ -9,6 +9,7 @@ mod shop;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use colloquy_actors::accounts::{CreateAccount, CreateKey, IssueKey, OpenAccount};
@@ -20,7 +21,7 @@ use colloquy_model::id::{AccountId, KeyId};
 use colloquy_model::key::KeyType;
 use colloquy_model::secret;
 use colloquy_model::text::Name;
-use colloquy_model::time::Timestamp;
+use colloquy_model::time::{self, Timestamp};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, Method, redirect};
 use serde_json::{Value, json};
@@ -64,36 +65,49 @@ pub(crate) enum DemoError {
     Client(String),
 }
 
-/// Fills the demo's account and lets it go on, until the server stops.
-pub(crate) async fn play(system: Arc<System>, address: SocketAddr) {
-    if let Err(error) = show(&system, address).await {
+/// What the filling plays.
+const WEEK: Duration = Duration::from_hours(7 * 24);
+/// About as many requests as the filling makes: each takes the clock on by its share of the week.
+const REQUESTS: u32 = 2_000;
+
+/// Sets the process's clock back, before anything is stored.
+pub(crate) fn begin_a_week_ago() {
+    time::be_behind(WEEK);
+}
+
+/// Fills the demo's account and lets it go on, until the server stops. `of_a_week`: the clock was
+/// set back, and comes to the present with the filling.
+pub(crate) async fn play(system: Arc<System>, address: SocketAddr, of_a_week: bool) {
+    if let Err(error) = show(&system, address, of_a_week).await {
         tracing::error!(%error, "the demo has ended; the server goes on");
     }
 }
 
-async fn show(system: &System, address: SocketAddr) -> Result<(), DemoError> {
+async fn show(system: &System, address: SocketAddr, of_a_week: bool) -> Result<(), DemoError> {
     // Before that, nobody could make the account.
     while !system.ready() {
         tokio::time::sleep(START_LOOK).await;
     }
-    let api = Api::open(system, reachable(address)).await?;
+    let mut api = Api::open(system, reachable(address)).await?;
     let people = api.people().await?;
-    let password = api.invite(&people).await?;
-    say(&format!(
-        "\nThe demo: sign in at http://{}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\n",
-        reachable(address)
-    ));
     let conversations = api.get("/v1/conversations?limit=1").await?;
     let known = conversations
         .pointer("/meta/total")
         .and_then(Value::as_u64)
         .unwrap_or_default();
     if known == 0 {
-        let (conversations, documents) =
+        api.to_play = of_a_week.then(|| AtomicU32::new(REQUESTS));
+        let filled =
             futures_util::future::join(api.fill_inbox(&people), api.fill_shelf(&people)).await;
-        conversations.and(documents)?;
-        say("The demo is filled; some of it goes on by itself.\n");
+        time::be_behind(Duration::ZERO);
+        api.to_play = None;
+        filled.0.and(filled.1)?;
     }
+    let password = api.invite(&people).await?;
+    say(&format!(
+        "\nThe demo: sign in at http://{}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\nSome of it goes on by itself.\n",
+        reachable(address)
+    ));
     loop {
         tokio::time::sleep(PAUSE).await;
         if let Err(error) = api.go_on(&people).await {
@@ -119,6 +133,8 @@ struct Api {
     client: Client,
     base: String,
     key: String,
+    /// Requests until the filling has come to the present; none where it is played already.
+    to_play: Option<AtomicU32>,
 }
 
 impl Api {
@@ -138,6 +154,7 @@ impl Api {
                 .map_err(|error| client(error.to_string()))?,
             base: format!("http://{address}"),
             key: make_key(system, account).await?,
+            to_play: None,
         })
     }
 
@@ -157,6 +174,7 @@ impl Api {
         body: Option<Value>,
         user: Option<&str>,
     ) -> Result<Value, DemoError> {
+        self.time_goes_on();
         // Sent again, it is done once.
         let once = secret::generate("demo-");
         loop {
@@ -191,6 +209,14 @@ impl Api {
             }
             tokio::time::sleep(RETRY).await;
         }
+    }
+
+    /// Takes the clock on by one request's share of the week.
+    fn time_goes_on(&self) {
+        let Some(left) = &self.to_play else { return };
+        let one_less = |left: u32| left.checked_sub(1);
+        let left = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        time::be_behind(WEEK / REQUESTS * left.unwrap_or_default());
     }
 
     /// The shop's people, by identifier; the first is the admin. Makes those who are missing.

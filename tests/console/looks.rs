@@ -107,6 +107,14 @@ const PAGES: &[&str] = &[
     "/console/nothing",
 ];
 
+/// A part of an address, an identifier without what is unlike in each run.
+fn kind(part: &str) -> &str {
+    match part.split_once('_') {
+        Some((kind, _)) => kind,
+        None => part,
+    }
+}
+
 /// Looks at these pages in every way.
 async fn look(browser: &Browser, name: &str, pages: &[String]) {
     let mut found = Vec::new();
@@ -126,7 +134,8 @@ async fn look(browser: &Browser, name: &str, pages: &[String]) {
             if browser.run(over, vec![]).await.as_i64() > Some(0) {
                 found.push(format!("{at}: is wider than its screen"));
             }
-            let file = page.trim_start_matches('/').replace(['/', '?', '='], "-");
+            let file: Vec<&str> = page.split(['/', '?', '=']).map(kind).collect();
+            let file = file.join("-");
             browser
                 .picture(&format!("{name}-{file}-{width}-{scheme}"))
                 .await;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Datelike, Timelike, Utc};
@@ -41,14 +42,24 @@ impl Timestamp {
         self.0.div_euclid(1_000)
     }
 
-    /// The instant that the wall clock shows; it may be set back.
+    /// The instant that the wall clock shows, or one [`be_behind`] it; it may be set back.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        let shown = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(shown.saturating_sub(BEHIND_MS.load(Ordering::Relaxed)))
     }
+}
+
+/// By how much [`Timestamp::now`] is behind the wall clock.
+static BEHIND_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Has this process take it for so much earlier than the wall clock says: `colloquy demo` plays a
+/// week in a minute. To be made shorter only, since what is stored expects that time goes on.
+pub fn be_behind(span: Duration) {
+    BEHIND_MS.store(millis(span), Ordering::Relaxed);
 }
 
 /// Whole milliseconds of a span; where they are too many, those that there are instants for.

@@ -6,6 +6,8 @@
   if (!root || !window.uPlot) return;
   const DASHES = [[], [9, 4], [2, 3]];
   const HEIGHT = 190;
+  // Seconds that the charts show, also where the server has not run for so long.
+  const span = root.dataset.series.includes("span=day") ? 86400 : 3600;
   const style = () => {
     const of = getComputedStyle(document.documentElement);
     return (name) => of.getPropertyValue(name).trim();
@@ -24,7 +26,7 @@
       width,
       height: HEIGHT,
       cursor: { y: false, drag: { x: false, y: false } },
-      scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
+      scales: { x: { range: () => { const now = Date.now() / 1000; return [now - span, now]; } }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
       axes: [axis, { ...axis, size: 56, values: (_, marks) => marks.map(short) }],
       series: [
         { label: "Until", value: (_, at) => at == null ? "—" : new Date(at * 1000).toLocaleTimeString() },

@@ -156,13 +156,25 @@ async fn answer(
     page(visit, session, asked).await
 }
 
+/// Whether a page shows what is an account's.
+fn is_of_account(path: &[&str]) -> bool {
+    matches!(
+        path,
+        [
+            "inbox" | "customers" | "documents" | "webhooks" | "settings",
+            ..
+        ]
+    )
+}
+
 /// Leads to the page that the path names.
 async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Reply, Problem> {
     match asked.path {
-        [
-            "inbox" | "customers" | "documents" | "webhooks" | "settings",
-            ..,
-        ] if session.principal.is_none() && asked.form.is_none() && !visit.is_fragment() => {
+        path if is_of_account(path)
+            && session.principal.is_none()
+            && asked.form.is_none()
+            && !visit.is_fragment() =>
+        {
             let reply = Reply::see_other("/console/accounts");
             Ok(session::say(
                 visit,

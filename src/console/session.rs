@@ -207,8 +207,8 @@ impl Session {
         if !same {
             return Err(Problem::forbidden(FOREIGN_FORM));
         }
-        // Signing out and changing sides work from every tab.
-        if side != own_side && !matches!(path, ["session", ..]) {
+        // What is no account's, such as signing out and changing sides, works from every tab.
+        if side != own_side && super::is_of_account(path) {
             return Err(Problem::forbidden(
                 "the page was made for another account, or for the other kind of data: another tab has changed that",
             ));

@@ -487,7 +487,11 @@ async fn a_node_is_drained() {
         .send("/console/nodes/drain", &[("node", &node)])
         .await;
     drained.expect(303);
-    assert_eq!(nodes().await["state"], "draining");
+    // On a shared store it is told with the node's next sign of life.
+    until("it drains", Duration::from_secs(30), async || {
+        (nodes().await["state"] == "draining").then_some(())
+    })
+    .await;
     let overview = operator.page("/console/overview").await;
     assert!(overview.contains("is draining"), "{overview}");
 }

@@ -95,6 +95,10 @@ async fn show(system: &System, address: SocketAddr, of_a_week: bool) -> Result<(
         .pointer("/meta/total")
         .and_then(Value::as_u64)
         .unwrap_or_default();
+    // Who signs in while a week is played would be signed in for a session of then.
+    if !of_a_week {
+        api.let_in(&people, address).await?;
+    }
     if known == 0 {
         api.to_play = of_a_week.then(|| AtomicU32::new(REQUESTS));
         let filled =
@@ -103,11 +107,9 @@ async fn show(system: &System, address: SocketAddr, of_a_week: bool) -> Result<(
         api.to_play = None;
         filled.0.and(filled.1)?;
     }
-    let password = api.invite(&people).await?;
-    say(&format!(
-        "\nThe demo: sign in at http://{}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\nSome of it goes on by itself.\n",
-        reachable(address)
-    ));
+    if of_a_week {
+        api.let_in(&people, address).await?;
+    }
     loop {
         tokio::time::sleep(PAUSE).await;
         if let Err(error) = api.go_on(&people).await {
@@ -237,6 +239,16 @@ impl Api {
             people.push(text(&user, "user_id").to_owned());
         }
         Ok(people)
+    }
+
+    /// Says where to sign in, as whom.
+    async fn let_in(&self, people: &[String], address: SocketAddr) -> Result<(), DemoError> {
+        let password = self.invite(people).await?;
+        say(&format!(
+            "\nThe demo: sign in at http://{}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\nSome of it goes on by itself.\n",
+            reachable(address)
+        ));
+        Ok(())
     }
 
     /// Sets a new password for the admin, as an invitation does.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::id::UserId;
-use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::key::{SecretHash, same_hash, secret_hash};
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::SessionTerms;
@@ -102,11 +102,7 @@ impl SignIns {
     /// It is another token, or the session could not be opened.
     pub async fn with_token(&self, token: &str, actor: Actor) -> Result<String, SignInError> {
         let given = secret_hash(token);
-        let differs = given
-            .iter()
-            .zip(self.operator_token)
-            .fold(0, |unlike, (a, b)| unlike | (a ^ b));
-        if differs != 0 {
+        if !same_hash(&given, &self.operator_token) {
             return Err(SignInError::Wrong);
         }
         let holder = Person {
@@ -206,7 +202,7 @@ impl SignIns {
     pub fn token_holds(&self, terms: &SessionTerms) -> bool {
         terms
             .operator_token
-            .is_none_or(|token| token == self.operator_token)
+            .is_none_or(|token| same_hash(&token, &self.operator_token))
     }
 
     /// Ends one session of a person.

@@ -6,8 +6,7 @@ use serde_json::json;
 use super::forms::{Form, Shown};
 use super::layout::{self, Page, csrf};
 use super::parts::{
-    Field, PER_PAGE, badge, button, empty, heading, number, offset, pages, problem, target, text,
-    time,
+    Field, badge, button, empty, heading, listing, number, pages, problem, text, time,
 };
 use super::reply::Reply;
 use super::session::{self, Session};
@@ -54,11 +53,9 @@ impl Customers<'_> {
         } else {
             "external_id"
         };
-        let (limit, offset) = (PER_PAGE.to_string(), offset(self.visit).to_string());
-        let parameters = [("limit", limit.as_str()), ("offset", &offset), (by, wanted)];
         let found = self
             .session
-            .get(&target("/v1/customers", &parameters))
+            .get(&listing(self.visit, "/v1/customers", &[(by, wanted)]))
             .await?;
         let new = html! { a.button.primary href={ (HERE) "/new" } { "New customer" } };
         let content = html! {
@@ -124,11 +121,13 @@ impl Customers<'_> {
     async fn one(&self, id: &str, shown: &Shown) -> Result<Reply, Problem> {
         let found = self.session.get(&format!("/v1/customers/{id}")).await?;
         let customer = &found.body;
-        let (limit, offset) = (PER_PAGE.to_string(), offset(self.visit).to_string());
-        let parameters = [("customer_id", id), ("limit", &limit), ("offset", &offset)];
         let conversations = self
             .session
-            .get(&target("/v1/conversations", &parameters))
+            .get(&listing(
+                self.visit,
+                "/v1/conversations",
+                &[("customer_id", id)],
+            ))
             .await?;
         let filled = shown.or_strings(customer, FIELDS);
         let begin = button(

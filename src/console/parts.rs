@@ -217,6 +217,14 @@ pub(super) fn offset(visit: &Visit) -> u64 {
     page.clamp(1, 1 << 32).saturating_sub(1) * PER_PAGE
 }
 
+/// A path of the interface that lists, for the page that the address asks for.
+pub(super) fn listing(visit: &Visit, path: &str, filters: &[(&str, &str)]) -> String {
+    let (limit, offset) = (PER_PAGE.to_string(), offset(visit).to_string());
+    let mut parameters = filters.to_vec();
+    parameters.extend([("limit", limit.as_str()), ("offset", &offset)]);
+    target(path, &parameters)
+}
+
 /// The ways to the neighbouring pages of a list.
 pub(super) fn pages(visit: &Visit, found: &Found) -> Markup {
     let (offset, total) = (offset(visit), found.total());

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_actors::accounts::{ChangeSession, KnownSession, Principal};
 use colloquy_actors::sign_in::Person;
 use colloquy_model::caller::{Actor, Mode};
-use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::key::{SecretHash, same_hash, secret_hash};
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 
@@ -198,13 +198,7 @@ impl Session {
         let Some(((given, side), (own, own_side))) = parts else {
             return Err(Problem::forbidden(FOREIGN_FORM));
         };
-        let same = given.len() == own.len()
-            && given
-                .bytes()
-                .zip(own.bytes())
-                .fold(0, |unlike, (a, b)| unlike | (a ^ b))
-                == 0;
-        if !same {
+        if !same_hash(&secret_hash(given), &secret_hash(own)) {
             return Err(Problem::forbidden(FOREIGN_FORM));
         }
         // What is no account's, such as signing out and changing sides, works from every tab.

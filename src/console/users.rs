@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use super::forms::{Form, Shown};
 use super::layout::{self, Page, csrf};
 use super::parts::{
-    Field, PER_PAGE, badge, button, copied, empty, heading, offset, pages, problem, target, text,
-    time,
+    Field, badge, button, copied, empty, heading, listing, pages, problem, text, time,
 };
 use super::reply::Reply;
 use super::session::{self, Session};
@@ -70,9 +69,10 @@ impl Users<'_> {
     }
 
     async fn list(&self) -> Result<Reply, Problem> {
-        let (limit, offset) = (PER_PAGE.to_string(), offset(self.visit).to_string());
-        let parameters = [("limit", limit.as_str()), ("offset", &offset)];
-        let found = self.session.get(&target("/v1/users", &parameters)).await?;
+        let found = self
+            .session
+            .get(&listing(self.visit, "/v1/users", &[]))
+            .await?;
         let new = html! { a.button.primary href={ (HERE) "/new" } { "New user" } };
         let content = html! {
             (heading("Users", "People of the account, who answer conversations and write documents.", new))

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use super::forms::{Form, Shown, object};
 use super::layout::{self, Page, csrf};
 use super::parts::{
-    Field, PER_PAGE, badge, button, copied, empty, heading, is, number, offset, pages, problem,
-    target, text, time,
+    Field, badge, button, copied, empty, heading, is, listing, number, pages, problem, text, time,
 };
 use super::reply::Reply;
 use super::session::{self, Session};
@@ -61,11 +60,9 @@ impl Webhooks<'_> {
     }
 
     async fn list(&self) -> Result<Reply, Problem> {
-        let (limit, offset) = (PER_PAGE.to_string(), offset(self.visit).to_string());
-        let parameters = [("limit", limit.as_str()), ("offset", &offset)];
         let found = self
             .session
-            .get(&target("/v1/webhooks", &parameters))
+            .get(&listing(self.visit, "/v1/webhooks", &[]))
             .await?;
         let new = html! { a.button.primary href={ (HERE) "/new" } { "New endpoint" } };
         let content = html! {
@@ -141,15 +138,10 @@ impl Webhooks<'_> {
         let found = self.session.get(&path).await?;
         let hook = &found.body;
         let status = self.visit.query("status");
-        let (limit, offset) = (PER_PAGE.to_string(), offset(self.visit).to_string());
-        let parameters = [
-            ("limit", limit.as_str()),
-            ("offset", &offset),
-            ("status", &status),
-        ];
+        let deliveries = format!("{path}/deliveries");
         let deliveries = self
             .session
-            .get(&target(&format!("{path}/deliveries"), &parameters))
+            .get(&listing(self.visit, &deliveries, &[("status", &status)]))
             .await?;
         let here = format!("{HERE}/{id}");
         let content = html! {

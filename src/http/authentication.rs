@@ -9,7 +9,7 @@ use colloquy_actors::document::access::Requester;
 use colloquy_model::caller::Caller;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::UserId;
-use colloquy_model::key::{KeyType, Permission, secret_hash};
+use colloquy_model::key::{KeyType, Permission, same_hash, secret_hash};
 use colloquy_model::user::Role;
 use ipnet::IpNet;
 
@@ -137,14 +137,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !credential.is_empty()).then_some(credential)
 }
 
-/// Compares hashes, all bytes of them, so that the time tells nothing.
+/// Compares hashes, so that the time tells nothing.
 fn is_operator(app: &AppState, token: &str) -> bool {
-    let (given, known) = (secret_hash(token), app.system.operator_token_hash());
-    given
-        .iter()
-        .zip(known)
-        .fold(0, |unlike, (a, b)| unlike | (a ^ b))
-        == 0
+    same_hash(&secret_hash(token), &app.system.operator_token_hash())
 }
 
 /// Whether the key and its account may be used from this address.

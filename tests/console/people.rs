@@ -384,3 +384,26 @@ async fn a_session_that_is_open_in_two_tabs_ends_in_both_when_its_user_is_delete
     .await;
     one.waits_for("#field-name").await;
 }
+
+#[tokio::test]
+async fn a_session_lasts_as_long_as_the_settings_say() {
+    let server = Setup::default()
+        .env("COLLOQUY__CONSOLE__SESSION_HOURS", "0.001")
+        .env(
+            "COLLOQUY__SECURITY_HEADERS__CONSOLE_CONTENT_SECURITY_POLICY",
+            "default-src 'self'",
+        )
+        .start();
+    let person = Person::operator(&server).await;
+    let shown = person.get("/console/session").await.expect(200);
+    assert_eq!(
+        shown.headers["content-security-policy"],
+        "default-src 'self'"
+    );
+    until(
+        "the session ends by itself",
+        Duration::from_secs(30),
+        async || (person.get("/console/session").await.status == 303).then_some(()),
+    )
+    .await;
+}

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use crate::id::{AccountId, KeyId, UserId};
@@ -106,6 +107,12 @@ pub fn secret_hash(secret: &str) -> SecretHash {
         *to = from;
     }
     hash
+}
+
+/// Whether two hashes are the same, in a time that tells nothing of where they differ.
+#[must_use]
+pub fn same_hash(one: &SecretHash, other: &SecretHash) -> bool {
+    one.ct_eq(other).into()
 }
 
 /// A key's secrets, each with the end of its overlap.

@@ -65,7 +65,7 @@ pub struct User {
     changes: u64,
 }
 
-/// Makes an operator.
+/// Makes an operator: a person who signs in to the operators' side of the console, once invited.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateOperator {

@@ -2,7 +2,6 @@
 //! store and no clock but the one that it is given.
 
 use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq;
 
 use super::access::DocumentRole;
 use colloquy_model::key::{SecretHash, secret_hash};
@@ -23,12 +22,6 @@ pub fn new_token() -> (String, SecretHash) {
 #[must_use]
 pub fn token_hash(token: &str) -> Option<SecretHash> {
     secret::plausible(token).then(|| secret_hash(token))
-}
-
-/// Whether two hashes are the same, in a time that tells nothing of where they differ.
-#[must_use]
-pub fn same_hash(one: &SecretHash, other: &SecretHash) -> bool {
-    one.ct_eq(other).into()
 }
 
 /// What a link holds as it is stored.
@@ -142,6 +135,8 @@ impl ShareTerms {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use colloquy_model::key::same_hash;
+
     use super::*;
 
     fn terms(

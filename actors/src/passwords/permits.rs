@@ -32,9 +32,10 @@ pub struct HashSettings {
 /// For whom a password is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashClaim {
-    /// The account that the link belongs to.
+    /// The account that the link belongs to; the operators' own for everybody who signs in.
     pub account: Tenant,
-    /// The link, or the document of one that is being made: one password of it at a time.
+    /// The link, the document of one that is being made, or the name that somebody signs in by: one
+    /// password of it at a time.
     pub link: u128,
 }
 

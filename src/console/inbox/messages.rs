@@ -4,9 +4,10 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::super::forms::Form;
+use super::super::layout::csrf;
 use super::super::parts::{is, number, target, text};
 use super::super::reply::Reply;
-use super::{HERE, Inbox, hidden};
+use super::{HERE, Inbox};
 use crate::http::{Problem, Request, Verb};
 
 /// Messages of one part that a script asks for.
@@ -203,7 +204,7 @@ fn tools(inbox: &Inbox<'_>, message: &Value, sender: &str, edited: bool) -> Mark
             div {
                 @if sender == "agent" && text(message, "type") == "text" {
                     form method="post" action={ (at) "/edit" } hx-post={ (at) "/edit" } hx-target={ "#" (id) } hx-swap="outerHTML" {
-                        (hidden(inbox.session))
+                        (csrf(inbox.session))
                         label for={ "edit-" (id) } { "Edit" }
                         textarea id={ "edit-" (id) } name="content" rows="3" required dir="auto" { "\n" (text(message, "content")) }
                         button.button.small { "Save" }
@@ -214,7 +215,7 @@ fn tools(inbox: &Inbox<'_>, message: &Value, sender: &str, edited: bool) -> Mark
                     div.earlier-texts {}
                 }
                 form method="post" action={ (at) "/redact" } {
-                    (hidden(inbox.session))
+                    (csrf(inbox.session))
                     button.button.small.danger data-confirm="What the message says is erased everywhere, for good. The message stays in its place." { "Redact" }
                 }
             }

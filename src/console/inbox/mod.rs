@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use self::thread::Thread;
-use super::layout::{self, Page, csrf};
+use super::layout::{self, Page};
 use super::parts::{PER_PAGE, badge, number, offset, pages, refusal, target, text};
 use super::reply::Reply;
 use super::session::Session;
@@ -365,9 +365,4 @@ fn priority(conversation: &Value) -> Markup {
         "high" => badge("high", "bad"),
         _ => html! {},
     }
-}
-
-/// The hidden fields that every form of the inbox carries.
-fn hidden(session: &Session) -> Markup {
-    html! { (csrf(session)) }
 }

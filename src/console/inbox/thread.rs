@@ -7,10 +7,11 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::super::forms::Form;
+use super::super::layout::csrf;
 use super::super::parts::{number, target, text, time};
 use super::super::reply::Reply;
 use super::super::session::say;
-use super::{HERE, Inbox, PRIORITIES, capitalized, hidden, messages, priority, state};
+use super::{HERE, Inbox, PRIORITIES, capitalized, messages, priority, state};
 use crate::http::{Found, Problem, Request, Verb};
 
 /// Messages that are shown at once; those before are a click away.
@@ -151,7 +152,7 @@ impl Thread {
             div.doing {
                 (self.doing(inbox))
                 form.inline method="post" action=(self.action()) {
-                    (hidden(inbox.session)) input type="hidden" name="do" value="assign";
+                    (csrf(inbox.session)) input type="hidden" name="do" value="assign";
                     label.hidden for="assignee" { "Assigned to" }
                     select #assignee name="assignee_id" data-submit {
                         @for (value, words) in inbox.assignees("Assigned to nobody") {
@@ -164,7 +165,7 @@ impl Thread {
                     noscript { button.button.small { "Assign" } }
                 }
                 form.inline method="post" action=(self.action()) {
-                    (hidden(inbox.session)) input type="hidden" name="do" value="priority";
+                    (csrf(inbox.session)) input type="hidden" name="do" value="priority";
                     label.hidden for="priority" { "Priority" }
                     select #priority name="priority" data-submit {
                         @for value in PRIORITIES {
@@ -182,7 +183,7 @@ impl Thread {
         let button = |what: &str, words: &str, class: &str| {
             html! {
                 form.inline method="post" action=(self.action()) {
-                    (hidden(inbox.session))
+                    (csrf(inbox.session))
                     button class={ "button small " (class) } name="do" value=(what) { (words) }
                 }
             }
@@ -197,7 +198,7 @@ impl Thread {
             }
             @if status != "closed" {
                 form.inline method="post" action=(self.action()) {
-                    (hidden(inbox.session)) input type="hidden" name="do" value="snooze";
+                    (csrf(inbox.session)) input type="hidden" name="do" value="snooze";
                     label.hidden for="snooze" { "Snooze for" }
                     select #snooze name="seconds" data-submit {
                         option value="" { @if until.is_empty() { "Snooze…" } @else { "Snoozed" } }
@@ -217,7 +218,7 @@ impl Thread {
                 div.notice { "This conversation is closed. Reopen it to answer." }
             } @else {
                 form.composer method="post" action={ (self.action()) "/messages" } data-composer {
-                    (hidden(inbox.session))
+                    (csrf(inbox.session))
                     input type="hidden" name="key" value=(messages::new_key());
                     label.hidden for="answer-text" { "Your answer" }
                     textarea #answer-text name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer {}

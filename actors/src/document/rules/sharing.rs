@@ -14,13 +14,14 @@ use crate::document::messages::{
     ListCollaborators, ListShares, OpenShare, OpenedShare, PurgeDocument, ReadPermissions,
     RemoveShare, RestoreDocument, RevokeRole, SetPermissions, UseShare, WithoutContent,
 };
-use crate::document::share_terms::{Opening, ShareTerms, ShareWanted, same_hash};
+use crate::document::share_terms::{Opening, ShareTerms, ShareWanted};
 use crate::document::state::{Live, Share, tag, to_json};
 use crate::document::views::{NewShareView, ShareView};
 use colloquy_model::answer::{Answer, Done, Invalid};
 use colloquy_model::commit::Condition;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ShareId, UserId};
+use colloquy_model::key::same_hash;
 use colloquy_model::time::Timestamp;
 
 /// Links of one document, the expired ones included: all of them stand in its header.

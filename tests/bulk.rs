@@ -466,7 +466,7 @@ async fn a_refused_place_is_decided_anew_and_the_others_are_not() {
 async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
     // Each round costs more than the one before where the tests' server of MongoDB's protocol reads
     // whole collections.
-    let rounds = if mongodb::is_used() { 4 } else { sized(12, 4) };
+    let rounds = if mongodb::is_used() { 2 } else { sized(12, 4) };
 
     const OPERATIONS: usize = 100;
     let mut server = Server::start();

@@ -32,14 +32,10 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
-impl Browser {
-    /// Opens one beside others of the same test.
-    pub(crate) async fn open(server: &Server) -> Self {
-        Self::open_at(&server.address()).await
-    }
-
-    /// The same for any address.
-    pub(crate) async fn open_at(address: &str) -> Self {
+/// A driver and its port. It takes a free port of IPv4 and then the same of IPv6, and ends where
+/// somebody has that one: then another is started.
+async fn driver() -> (Child, String) {
+    for _ in 0..10 {
         let mut command = Command::new("chromedriver");
         command
             .args(["--port=0"])
@@ -48,16 +44,24 @@ impl Browser {
             .kill_on_drop(true);
         let mut process = tool::started("chromedriver", command.spawn());
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = loop {
-            let line = lines
-                .next_line()
-                .await
-                .unwrap()
-                .expect("chromedriver says its port");
+        while let Some(line) = lines.next_line().await.unwrap() {
             if let Some((_, port)) = line.rsplit_once("started successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
+                return (process, port.trim_end_matches('.').to_owned());
             }
-        };
+        }
+    }
+    panic!("chromedriver says its port");
+}
+
+impl Browser {
+    /// Opens one beside others of the same test.
+    pub(crate) async fn open(server: &Server) -> Self {
+        Self::open_at(&server.address()).await
+    }
+
+    /// The same for any address.
+    pub(crate) async fn open_at(address: &str) -> Self {
+        let (process, port) = driver().await;
         let profile = TempDir::with_prefix_in("driven-", env!("CARGO_TARGET_TMPDIR")).unwrap();
         let options = json!({
             "goog:chromeOptions": {"args": [

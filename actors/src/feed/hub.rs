@@ -125,12 +125,19 @@ impl Drop for Subscription {
 
 /// What the hub's thread is told, in the order in which it happened.
 pub(super) enum Message {
-    Batch(Vec<Item>),
+    Batch(Vec<Published>),
     /// Events of this account that stood here were taken out: whoever wanted them is let go.
     Lost(u32),
     Join(Interest, Listener),
     Leave(Interest, u64),
     Close,
+}
+
+/// An item on its way to whoever listens.
+pub(super) struct Published {
+    pub(super) item: Item,
+    /// Whether webhooks want it: events of accounts without an endpoint don't wake their thread.
+    pub(super) to_webhooks: bool,
 }
 
 /// A subscriber as the thread knows it; dropped, it is brought nothing more.
@@ -170,8 +177,10 @@ struct LastFor {
 }
 
 impl LastFor {
-    fn event(&mut self, event: &Event) {
-        self.webhooks = event.position;
+    fn event(&mut self, event: &Event, to_webhooks: bool) {
+        if to_webhooks {
+            self.webhooks = event.position;
+        }
         if event.kind.is_of_document() {
             self.documents = event.position;
         } else {
@@ -342,7 +351,7 @@ impl Feed {
     pub fn reach(&self) {
         let mut batch = self.batch();
         let last = batch.table.last;
-        batch.items.push(Item::Reached(last));
+        batch.publish(Item::Reached(last));
     }
 
     /// Ends every subscription: the server stops.
@@ -382,7 +391,7 @@ impl Table {
 /// whole or finds it in the store; dropped, it is on its way.
 pub(crate) struct Batch<'f> {
     table: MutexGuard<'f, Table>,
-    items: Vec<Item>,
+    items: Vec<Published>,
 }
 
 impl Batch<'_> {
@@ -409,35 +418,46 @@ impl Batch<'_> {
 
     /// Publishes an event, to whoever wants it when the batch is dropped.
     pub(crate) fn event(&mut self, event: Event) {
-        self.table.last_for.event(&event);
-        self.items.push(Item::Event(Arc::new(event)));
+        let to_webhooks = self.table.endpoints.contains_key(&event.tenant);
+        self.table.last_for.event(&event, to_webhooks);
+        let item = Item::Event(Arc::new(event));
+        self.items.push(Published { item, to_webhooks });
+    }
+
+    /// Publishes what concerns webhooks, whosever it is.
+    fn publish(&mut self, item: Item) {
+        let to_webhooks = true;
+        self.items.push(Published { item, to_webhooks });
     }
 
     /// Publishes an endpoint as it is from this position on.
     pub(crate) fn endpoint(&mut self, position: Position, endpoint: Arc<Endpoint>) {
         self.table.endpoint(endpoint.id, endpoint.tenant);
         self.table.last_for.webhooks = position;
-        self.items.push(Item::Endpoint(position, endpoint));
+        self.publish(Item::Endpoint(position, endpoint));
     }
 
     /// Publishes that an endpoint is no more.
     pub(crate) fn endpoint_gone(&mut self, position: Position, id: WebhookId) {
         self.table.endpoint_gone(id);
         self.table.last_for.webhooks = position;
-        self.items.push(Item::EndpointGone(position, id));
+        self.publish(Item::EndpointGone(position, id));
     }
 
     /// Publishes what a customer is called from this position on, where anybody wants it.
     pub(crate) fn renamed(&mut self, position: Position, renamed: Renamed) {
         if self.table.wanted.contains_key(&Interest::Conversations) {
             self.table.last_for.conversations = position;
-            self.items.push(Item::Renamed(position, Arc::new(renamed)));
+            self.items.push(Published {
+                item: Item::Renamed(position, Arc::new(renamed)),
+                to_webhooks: false,
+            });
         }
     }
 
     /// Publishes that texts of this entity were redacted.
     pub(crate) fn redacted(&mut self, entity: EntityNumber) {
-        self.items.push(Item::Redacted(entity));
+        self.publish(Item::Redacted(entity));
     }
 
     /// Everything up to this position is committed.
@@ -502,11 +522,11 @@ impl Listeners {
         }
     }
 
-    fn hand_out(&mut self, item: &Item, share_max: usize) {
+    fn hand_out(&mut self, published: &Published, share_max: usize) {
+        let item = &published.item;
         match item {
             Item::Event(event) => {
                 self.give_lines(event, item, share_max);
-                self.give(Interest::Webhooks, item);
                 let entities = match event.kind.is_of_document() {
                     true => Interest::Documents,
                     false => Interest::Conversations,
@@ -514,14 +534,14 @@ impl Listeners {
                 self.give(entities, item);
             }
             Item::Reached(_) => {
-                self.give(Interest::Webhooks, item);
                 self.give(Interest::Documents, item);
                 self.give(Interest::Conversations, item);
             }
             Item::Renamed(..) => self.give(Interest::Conversations, item),
-            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {
-                self.give(Interest::Webhooks, item)
-            }
+            Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => {}
+        }
+        if published.to_webhooks {
+            self.give(Interest::Webhooks, item);
         }
     }
 

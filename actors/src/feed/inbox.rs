@@ -84,19 +84,19 @@ impl Pending {
         let of_it = |event: &Event| event.tenant.account_number() == account;
         let mut kept = VecDeque::with_capacity(self.messages.len());
         for message in self.messages.drain(..) {
-            let Message::Batch(mut items) = message else {
+            let Message::Batch(mut published) = message else {
                 kept.push_back(message);
                 continue;
             };
-            let before = items.len();
-            items.retain(|item| !matches!(item, Item::Event(event) if of_it(event)));
+            let before = published.len();
+            published.retain(|one| !matches!(&one.item, Item::Event(event) if of_it(event)));
             // In their place, so that nobody gets what came later and believes that it is whole.
             let told = matches!(kept.back(), Some(Message::Lost(other)) if *other == account);
-            if items.len() < before && !told {
+            if published.len() < before && !told {
                 kept.push_back(Message::Lost(account));
             }
-            if !items.is_empty() {
-                kept.push_back(Message::Batch(items));
+            if !published.is_empty() {
+                kept.push_back(Message::Batch(published));
             }
         }
         self.messages = kept;
@@ -106,16 +106,16 @@ impl Pending {
 }
 
 impl Message {
-    fn items(&self) -> &[Item] {
-        if let Message::Batch(items) = self {
-            items
-        } else {
-            &[]
-        }
+    fn items(&self) -> impl Iterator<Item = &Item> {
+        let published = match self {
+            Message::Batch(published) => published.as_slice(),
+            Message::Lost(_) | Message::Join(..) | Message::Leave(..) | Message::Close => &[],
+        };
+        published.iter().map(|one| &one.item)
     }
 
     fn bytes(&self) -> usize {
-        self.items().iter().map(Item::bytes).sum()
+        self.items().map(Item::bytes).sum()
     }
 }
 
@@ -123,6 +123,7 @@ impl Message {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::hub::Published;
     use super::*;
     use colloquy_model::caller::{Mode, Tenant};
     use colloquy_model::entity_number::EntityNumber;
@@ -150,6 +151,10 @@ mod tests {
             [Item::Event(Arc::new(event))]
                 .into_iter()
                 .chain(with)
+                .map(|item| Published {
+                    item,
+                    to_webhooks: true,
+                })
                 .collect(),
         )
     }
@@ -168,7 +173,7 @@ mod tests {
         let messages = std::iter::from_fn(|| inbox.next());
         let words = messages.flat_map(|message| match &message {
             Message::Lost(account) => vec![format!("lost by {account}")],
-            Message::Batch(items) => items.iter().map(word).collect(),
+            Message::Batch(published) => published.iter().map(|one| word(&one.item)).collect(),
             Message::Join(..) | Message::Leave(..) | Message::Close => vec!["other".to_owned()],
         });
         words.collect()

@@ -8,7 +8,6 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::support::log::events;
-use crate::support::mongodb;
 use crate::support::shapes::{CONVERSATION, MESSAGE, assert_shape, keys};
 use crate::support::{
     Account, Answer, Client, Server, account, account_with_client, sized, unique, until,
@@ -464,11 +463,10 @@ async fn a_refused_place_is_decided_anew_and_the_others_are_not() {
 
 #[tokio::test]
 async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
-    // Each round costs more than the one before where the tests' server of MongoDB's protocol reads
-    // whole collections.
-    let rounds = if mongodb::is_used() { 2 } else { sized(12, 4) };
-
-    const OPERATIONS: usize = 100;
+    // Each operation costs more than the one before where the tests' server of MongoDB's protocol
+    // reads whole collections.
+    let (rounds, operations_max) = (sized(12, 2), sized(100, 40));
+    let half = operations_max as u64 / 2;
     let mut server = Server::start();
     let mut c = Account::make(server.anonymous()).await.test();
     let (customer, conversation) = (c.customer().await, c.conversation().await);
@@ -483,10 +481,10 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
                 message(&conversation, &text(n))
             }
         };
-        let operations: Vec<Value> = (0..OPERATIONS).map(operation).collect();
+        let operations: Vec<Value> = (0..operations_max).map(operation).collect();
         let ask = |c: &Client| bulk(c, json!(operations)).with("idempotency-key", &key);
         let first = tokio::spawn(ask(&c).try_send());
-        let begun = 1 + round * 50 + 1 + 3 * round;
+        let begun = 1 + round * half + 1 + 3 * round;
         until("it is in the middle", Duration::from_secs(20), async || {
             (c.get("/v1/conversations?limit=1").await.total() >= begun).then_some(())
         })
@@ -505,7 +503,7 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
             assert_eq!(heard.bytes, again.bytes);
         }
         let after = committed(&server, round);
-        assert_eq!(after.len(), OPERATIONS);
+        assert_eq!(after.len(), operations_max);
         for (n, result) in again.data().iter().enumerate() {
             let id = result["body"]["conversation_id"].as_str().unwrap();
             assert_eq!(after[&text(n)], [id], "exactly once, and this is it");
@@ -514,9 +512,9 @@ async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
                 "what was done stays"
             );
         }
-        cut += usize::from((1..OPERATIONS).contains(&before.len()));
+        cut += usize::from((1..operations_max).contains(&before.len()));
     }
-    assert_eq!(c.get("/v1/conversations").await.total(), 1 + rounds * 50);
+    assert_eq!(c.get("/v1/conversations").await.total(), 1 + rounds * half);
     assert!(cut > 0, "no crash came in the middle");
     eprintln!("{cut} of {rounds} crashes came in the middle");
 }

@@ -1,15 +1,19 @@
 //! What nodes keep in step beside what is committed: limits, once a second, wrong passwords, and who
 //! types and who is there, at once. Where only one node can serve the store nothing of this runs.
 
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::limiter::{SharedLimits, Spending};
 use crate::passwords::PasswordTries;
 use crate::realtime::{Hub, NodeSignals, TellNodes};
 use crate::store::{Broadcast, Heard, Topic};
-use colloquy_model::id::{NodeId, ShareId};
+use colloquy_model::id::NodeId;
 use colloquy_model::json;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::threads::BackgroundThread;
@@ -55,24 +59,34 @@ async fn tell_spending(broadcast: &dyn Broadcast, limits: &SharedLimits) {
     }
 }
 
-/// Counts wrong passwords for share links, those given at other nodes among them.
-pub(crate) fn share_tries(broadcast: &Arc<dyn Broadcast>) -> Arc<PasswordTries<ShareId>> {
-    let telling = Arc::clone(broadcast);
-    let tries = Arc::new(PasswordTries::shared(Box::new(move |link: ShareId| {
+/// Counts wrong passwords by what they were given for, where there are other nodes those given there
+/// too.
+pub(crate) fn share_tries<K>(
+    broadcast: Option<Arc<dyn Broadcast>>,
+    topic: Topic,
+) -> Arc<PasswordTries<K>>
+where
+    K: Copy + Eq + Hash + Serialize + DeserializeOwned + Send + 'static,
+{
+    let Some(broadcast) = broadcast else {
+        return Arc::default();
+    };
+    let telling = Arc::clone(&broadcast);
+    let tries = Arc::new(PasswordTries::shared(Box::new(move |tried: K| {
         if telling.is_heard() {
-            telling.say(Topic::PasswordTries, json::text(&link));
+            telling.say(topic, json::text(&tried));
         }
     })));
     let counted = Arc::clone(&tries);
     let count = move |_, heard: Heard<'_>| match heard {
-        Heard::Said(text) => match serde_json::from_str::<ShareId>(text) {
+        Heard::Said(text) => match serde_json::from_str(text) {
             // By this node's clock: the other one's may differ.
-            Ok(link) => counted.count(link, Timestamp::now()),
+            Ok(tried) => counted.count(tried, Timestamp::now()),
             Err(error) => tracing::warn!(%error, "a try at another node can't be read"),
         },
         Heard::Lost | Heard::Gone => {}
     };
-    broadcast.listen(Topic::PasswordTries, Box::new(count));
+    broadcast.listen(topic, Box::new(count));
     tries
 }
 

@@ -70,26 +70,38 @@ pub struct SignIns {
     users: Arc<Records<User>>,
     hashes: Arc<HashPermits>,
     /// Wrong passwords by a digest of the name.
-    tries: PasswordTries<SecretHash>,
+    tries: Arc<PasswordTries<SecretHash>>,
     operator_token: SecretHash,
     /// A hash that no password fits: names that nobody has cost what others cost.
     nobody: String,
     session: Duration,
 }
 
+/// What people are looked up in, and what limits how often they try.
+pub(crate) struct SignInDependencies {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) users: Arc<Records<User>>,
+    pub(crate) hashes: Arc<HashPermits>,
+    pub(crate) tries: Arc<PasswordTries<SecretHash>>,
+}
+
 impl SignIns {
     pub(crate) fn new(
-        identity: Arc<Identity>,
-        users: Arc<Records<User>>,
-        hashes: Arc<HashPermits>,
+        dependencies: SignInDependencies,
         operator_token: SecretHash,
         session: Duration,
     ) -> Self {
+        let SignInDependencies {
+            identity,
+            users,
+            hashes,
+            tries,
+        } = dependencies;
         SignIns {
             identity,
             users,
             hashes,
-            tries: PasswordTries::default(),
+            tries,
             operator_token,
             nobody: hash_password(&secret::generate("")).unwrap_or_default(),
             session,

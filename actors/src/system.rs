@@ -23,10 +23,10 @@ use crate::metrics::{self, MetricsWriter};
 use crate::passwords::{HashPermits, HashSettings};
 use crate::realtime::{Hub, Tickets};
 use crate::search::{self, SearchError};
-use crate::sign_in::SignIns;
+use crate::sign_in::{SignInDependencies, SignIns};
 use crate::store::mongodb::{self, MongoSettings, MongoStore};
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
-use crate::store::{Later, NodeFigures, Nodes, Operator, ReadError, Store};
+use crate::store::{Later, NodeFigures, Nodes, Operator, ReadError, Store, Topic};
 use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
 use crate::views::Views;
@@ -487,7 +487,7 @@ impl Builder<'_> {
             webhooks,
             accounts,
             keys,
-            sign_ins: self.sign_ins(&users, operator),
+            sign_ins: self.sign_ins(&users, operator, &*nodes),
             users,
             customers,
             events: self.events(),
@@ -511,14 +511,19 @@ impl Builder<'_> {
         })
     }
 
-    fn sign_ins(&self, users: &Arc<Records<User>>, operator: SecretHash) -> SignIns {
-        SignIns::new(
-            Arc::clone(&self.views.identity),
-            Arc::clone(users),
-            Arc::clone(&self.hashes),
-            operator,
-            self.settings.session,
-        )
+    fn sign_ins(
+        &self,
+        users: &Arc<Records<User>>,
+        operator: SecretHash,
+        nodes: &dyn Nodes,
+    ) -> SignIns {
+        let dependencies = SignInDependencies {
+            identity: Arc::clone(&self.views.identity),
+            users: Arc::clone(users),
+            hashes: Arc::clone(&self.hashes),
+            tries: sharing::share_tries(nodes.broadcast(), Topic::SignInTries),
+        };
+        SignIns::new(dependencies, operator, self.settings.session)
     }
 
     fn directory<E: Kept>(&self) -> Arc<Directory<E>> {
@@ -666,8 +671,6 @@ impl Builder<'_> {
     }
 
     fn documents(&self, nodes: &dyn Nodes) -> Result<Documents, SearchError> {
-        let broadcast = nodes.broadcast();
-        let tries = broadcast.as_ref().map(sharing::share_tries);
         Ok(Documents {
             directory: self.directory::<Document>(),
             store: Arc::clone(self.store),
@@ -678,7 +681,7 @@ impl Builder<'_> {
                 Arc::clone(&self.views.feed),
                 self.settings.reads,
             )?,
-            tries: tries.unwrap_or_default(),
+            tries: sharing::share_tries(nodes.broadcast(), Topic::PasswordTries),
             hashes: Arc::clone(&self.hashes),
         })
     }

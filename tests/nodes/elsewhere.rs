@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::nodes;
-use crate::support::{Client, Socket};
+use crate::support::{Client, Person, Socket};
 
 #[tokio::test]
 async fn what_was_deleted_for_good_at_one_node_is_404_at_every_other() {
@@ -31,6 +31,29 @@ async fn what_was_deleted_for_good_at_one_node_is_404_at_every_other() {
             at.delete(path).await.error(404, "not_found", "*");
         }
     }
+}
+
+#[tokio::test]
+async fn a_session_at_the_console_begins_and_ends_at_every_node() {
+    let nodes = nodes(2);
+    let account = nodes[0].account().await;
+    let (here, user) = Person::user(&nodes[0], &account, "agent").await;
+    let elsewhere = Person::stranger(&nodes[1]).with_cookie(here.cookie.clone());
+    elsewhere.get("/console/inbox").await.expect(200);
+    elsewhere
+        .post("/console/session/end", &[])
+        .await
+        .expect(303);
+    here.get("/console/inbox").await.expect(303);
+
+    let (deleted, user_too) = Person::user(&nodes[0], &account, "agent").await;
+    let elsewhere = Person::stranger(&nodes[1]).with_cookie(deleted.cookie.clone());
+    elsewhere.get("/console/inbox").await.expect(200);
+    let owner = account.live();
+    for user in [user, user_too] {
+        owner.delete(&format!("/v1/users/{user}")).await.expect(204);
+    }
+    elsewhere.get("/console/inbox").await.expect(303);
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{SLACK, nodes, nodes_with};
-use crate::support::{Account, Client, Server, Setup, until};
+use crate::support::console::PASSWORD;
+use crate::support::{Account, Client, Person, Server, Setup, until};
 
 /// The test key of an account with these limits, at each node.
 async fn limited(nodes: &[Server], rate: u64, burst: u64) -> Vec<Client> {
@@ -115,6 +116,34 @@ async fn who_guesses_the_password_of_a_link_is_limited_at_every_node() {
         async || {
             let status = guess(&nodes[1], "open sesame").await.status;
             assert!([200, 429].contains(&status), "{status}");
+            (status == 429).then_some(())
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn who_guesses_the_password_of_a_person_is_limited_at_every_node() {
+    let nodes = nodes(2);
+    let account = nodes[0].account().await;
+    let (_, user) = Person::user(&nodes[0], &account, "agent").await;
+    let user = account.live().get(&format!("/v1/users/{user}")).await;
+    let email = user.expect(200).body["email"].as_str().unwrap().to_owned();
+    let guess = async |node: &Server, password: &str| {
+        let fields = [("name", email.as_str()), ("password", password)];
+        Person::stranger(node).sign_in(&fields).await.status
+    };
+    assert_eq!(guess(&nodes[1], PASSWORD).await, 303);
+    for _ in 0..10 {
+        assert_eq!(guess(&nodes[0], "mellon").await, 401);
+    }
+    assert_eq!(guess(&nodes[0], PASSWORD).await, 429);
+    until(
+        "the right one is not looked at there either",
+        SLACK,
+        async || {
+            let status = guess(&nodes[1], PASSWORD).await;
+            assert!([303, 429].contains(&status), "{status}");
             (status == 429).then_some(())
         },
     )

@@ -15,6 +15,8 @@ pub enum Topic {
     Actors,
     /// Wrong passwords for share links.
     PasswordTries,
+    /// Wrong passwords for names at sign-in.
+    SignInTries,
 }
 
 impl Topic {
@@ -25,6 +27,7 @@ impl Topic {
             Topic::Signals => "signals",
             Topic::Actors => "actors",
             Topic::PasswordTries => "password_tries",
+            Topic::SignInTries => "sign_in_tries",
         }
     }
 }

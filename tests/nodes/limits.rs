@@ -135,7 +135,7 @@ async fn who_guesses_the_password_of_a_person_is_limited_at_every_node() {
     };
     assert_eq!(guess(&nodes[1], PASSWORD).await, 303);
     for _ in 0..10 {
-        assert_eq!(guess(&nodes[0], "mellon").await, 401);
+        assert_eq!(guess(&nodes[0], "mellon").await, 422);
     }
     assert_eq!(guess(&nodes[0], PASSWORD).await, 429);
     until(

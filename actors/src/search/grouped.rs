@@ -30,6 +30,9 @@ const TEXT_BITS: u32 = 28;
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
 
+/// So many groups may be read over for each that is a candidate.
+const READ_OVER: usize = 4;
+
 /// How many values a group can be filtered by.
 pub const FACETS: usize = 4;
 
@@ -320,6 +323,7 @@ fn label_words(connection: &Connection, number: EntityNumber) -> rusqlite::Resul
 columns! {
     /// A group that may be wanted.
     struct GroupRow {
+        id: i64,
         number: EntityNumber,
         label: EntityNumber,
         facet_1: i64,
@@ -389,15 +393,7 @@ pub(super) fn find(
         }
         candidates = Some(both);
     }
-    let mut wanted: Vec<(Candidate, GroupRow)> = Vec::new();
-    let sql = format!("SELECT {} FROM groups WHERE id = ?1", GroupRow::COLUMNS);
-    let mut select = connection.prepare_cached(&sql)?;
-    for candidate in candidates.unwrap_or_default() {
-        let group = select.query_row([candidate.id], whole::<GroupRow>)?;
-        if filter.passes(&Group::from(&group)) {
-            wanted.push((candidate, group));
-        }
-    }
+    let wanted = wanted(connection, candidates.unwrap_or_default(), filter)?;
     let all: f64 = counts.iter().sum();
     let rarities: Vec<f64> = counts
         .iter()
@@ -418,6 +414,50 @@ pub(super) fn find(
         }
     });
     Ok(Found::of(hits.collect(), window))
+}
+
+/// The candidates that pass the filter, each with its group. Those that stand close together are
+/// read in one go, which is quicker than one by one.
+fn wanted(
+    connection: &Connection,
+    candidates: Vec<Candidate>,
+    filter: &GroupFilter,
+) -> rusqlite::Result<Vec<(Candidate, GroupRow)>> {
+    let (Some(first), Some(last)) = (candidates.first(), candidates.last()) else {
+        return Ok(Vec::new());
+    };
+    let passes = |group: &GroupRow| filter.passes(&Group::from(group));
+    let sql = |which| format!("SELECT {} FROM groups WHERE {which}", GroupRow::COLUMNS);
+    let mut wanted = Vec::new();
+    let span = usize::try_from(last.id - first.id).unwrap_or(usize::MAX);
+    if span / READ_OVER < candidates.len() {
+        let mut select = connection.prepare_cached(&sql("id BETWEEN ?1 AND ?2 ORDER BY id"))?;
+        let groups = select.query_map([first.id, last.id], whole::<GroupRow>)?;
+        let mut candidates = candidates.into_iter().peekable();
+        for group in groups {
+            let group = group?;
+            if candidates
+                .peek()
+                .is_some_and(|candidate| candidate.id < group.id)
+            {
+                return Err(rusqlite::Error::QueryReturnedNoRows);
+            }
+            if let Some(candidate) = candidates.next_if(|candidate| candidate.id == group.id)
+                && passes(&group)
+            {
+                wanted.push((candidate, group));
+            }
+        }
+    } else {
+        let mut select = connection.prepare_cached(&sql("id = ?1"))?;
+        for candidate in candidates {
+            let group = select.query_row([candidate.id], whole::<GroupRow>)?;
+            if passes(&group) {
+                wanted.push((candidate, group));
+            }
+        }
+    }
+    Ok(wanted)
 }
 
 /// The groups in which a phrase is, by their short numbers.

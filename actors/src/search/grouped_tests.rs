@@ -145,6 +145,37 @@ async fn more_texts_with_a_word_count_more_and_rare_words_more_than_frequent_one
 }
 
 #[tokio::test]
+async fn groups_that_stand_close_together_and_far_apart_are_filtered_alike() {
+    let mut desk = Desk::new();
+    let mut changes = Vec::new();
+    for number in 1..=100 {
+        changes.push(group(number, 1, i64::from(number % 2 == 0)));
+        let is_apart = [3, 50, 98].contains(&number);
+        let close = ["close", "between"][usize::from(number % 3 == 0)];
+        let apart = ["", " apart"][usize::from(is_apart)];
+        changes.push(text(number, 1, &format!("{close}{apart}")));
+    }
+    desk.take(changes).await;
+    let even = GroupFilter {
+        facets: [Some(1), None, None, None],
+        ..GroupFilter::default()
+    };
+    let numbers = async |word, filter| {
+        let found = desk.find(word, filter).await.hits;
+        let mut numbers: Vec<u64> = found.iter().map(|hit| hit.number.0).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let close = (1..=100).filter(|number| number % 3 != 0);
+    assert_eq!(numbers("apart", GroupFilter::default()).await, [3, 50, 98]);
+    assert_eq!(numbers("apart", even).await, [50, 98]);
+    let of_close = numbers("close", GroupFilter::default()).await;
+    assert_eq!(of_close, close.clone().collect::<Vec<_>>());
+    let even_ones = close.filter(|number| number % 2 == 0);
+    assert_eq!(numbers("close", even).await, even_ones.collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn what_is_replaced_or_emptied_is_gone_from_the_disk_and_a_label_nobody_has_is_not_kept() {
     let mut desk = Desk::new();
     desk.take(vec![

@@ -9,8 +9,8 @@ use super::super::support::{Account, Server};
 async fn a_post_without_the_sessions_own_token_changes_nothing() {
     let server = Server::start();
     let account = server.account().await;
-    let (admin, _) = Person::user(&server, &account, "admin").await;
-    let (other, _) = Person::user(&server, &account, "admin").await;
+    let admin = Person::user(&account, "admin").await;
+    let other = Person::user(&account, "admin").await;
     let path = "/console/customers";
     let fields = |token: &'static str| [("name", "Forged"), ("csrf", token)];
     admin
@@ -21,13 +21,13 @@ async fn a_post_without_the_sessions_own_token_changes_nothing() {
         .post_without_token(path, &fields("x"))
         .await
         .expect(403);
-    let token = other.get("/console/session").await.expect(200).held("csrf");
+    let token = other.token().await;
     admin
         .post_without_token(path, &[("name", "Forged"), ("csrf", &token)])
         .await
         .expect(403);
     // Another site's page may know everything but where it is.
-    let own = admin.get("/console/session").await.expect(200).held("csrf");
+    let own = admin.token().await;
     let (http, base) = admin.raw();
     for (name, value) in [
         ("origin", "https://evil.example"),
@@ -66,7 +66,7 @@ async fn a_post_without_the_sessions_own_token_changes_nothing() {
 async fn no_cookie_opens_anything_but_its_own_session() {
     let server = Server::start();
     let account = server.account().await;
-    let (person, _) = Person::user(&server, &account, "agent").await;
+    let person = Person::user(&account, "agent").await;
     let line = person.cookie.clone().unwrap();
     let forged = [
         "colloquy_session=".to_owned(),
@@ -158,7 +158,7 @@ impl Things {
 async fn the_addresses_of_another_accounts_things_are_no_pages() {
     let server = Server::start();
     let (ours, theirs) = (server.account().await, server.account().await);
-    let (admin, _) = Person::user(&server, &ours, "admin").await;
+    let admin = Person::user(&ours, "admin").await;
     let live = theirs.live();
     let Things {
         conversation,
@@ -216,7 +216,8 @@ async fn the_addresses_of_another_accounts_things_are_no_pages() {
 async fn agents_are_told_what_is_for_admins() {
     let server = Server::start();
     let account = server.account().await;
-    let (agent, user) = Person::user(&server, &account, "agent").await;
+    let agent = Person::user(&account, "agent").await;
+    let user = agent.user.clone();
     for page in [
         "webhooks",
         "settings/users",
@@ -249,7 +250,7 @@ async fn agents_are_told_what_is_for_admins() {
 async fn every_page_has_a_strict_policy_and_is_kept_by_no_cache() {
     let server = Server::start();
     let account = server.account().await;
-    let (admin, _) = Person::user(&server, &account, "admin").await;
+    let admin = Person::user(&account, "admin").await;
     for page in [
         "/console/inbox",
         "/console/customers",
@@ -296,8 +297,8 @@ async fn every_page_has_a_strict_policy_and_is_kept_by_no_cache() {
 async fn what_is_no_form_and_what_is_too_large_is_refused_with_words() {
     let server = Server::start();
     let account = server.account().await;
-    let (admin, _) = Person::user(&server, &account, "admin").await;
-    let token = admin.get("/console/session").await.expect(200).held("csrf");
+    let admin = Person::user(&account, "admin").await;
+    let token = admin.token().await;
     let (http, base) = admin.raw();
     let json = http
         .post(format!("{base}/console/customers"))
@@ -373,12 +374,8 @@ async fn a_form_lands_only_on_the_side_that_it_was_made_for() {
 async fn what_was_written_is_shown_again_where_the_session_has_ended() {
     let server = Server::start();
     let account = server.account().await;
-    let (person, _) = Person::user(&server, &account, "agent").await;
-    let token = person
-        .get("/console/session")
-        .await
-        .expect(200)
-        .held("csrf");
+    let person = Person::user(&account, "agent").await;
+    let token = person.token().await;
     person.post("/console/session/end", &[]).await.expect(303);
     let fields = [
         ("title", "T"),

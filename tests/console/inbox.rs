@@ -212,7 +212,7 @@ async fn two_agents_see_each_other_type_and_answer() {
     let id = account.live().conversation().await;
     let mut people = Vec::new();
     for name in ["Grace Hopper", "Alan Turing"] {
-        let (_, user) = Person::user(&server, &account, "agent").await;
+        let user = Person::user(&account, "agent").await.user;
         account
             .live()
             .patch(&format!("/v1/users/{user}"), json!({"name": name}))
@@ -473,7 +473,7 @@ async fn ten_thousand_conversations_are_one_list_whose_pages_stay_quick() {
             .await
             .expect(200);
     }
-    let (person, _) = Person::user(&server, &account, "agent").await;
+    let person = Person::user(&account, "agent").await;
     let first = person.get("/console/inbox").await.expect(200).text;
     assert!(first.contains("of 10\u{202f}000"), "{first}");
     let last = person.get("/console/inbox?page=400").await.expect(200).text;

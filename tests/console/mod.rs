@@ -24,7 +24,7 @@ async fn email_of(account: &Account, user: &str) -> String {
 
 /// A browser in which a new user of the account is signed in; with the user's identifier.
 async fn browser_of(server: &Server, account: &Account, role: &str) -> (Browser, String) {
-    let (_, user) = Person::user(server, account, role).await;
+    let user = Person::user(account, role).await.user;
     let browser = Browser::open(server).await;
     browser
         .sign_in(&email_of(account, &user).await, PASSWORD)

@@ -112,7 +112,8 @@ async fn an_invitation_is_shown_once_and_needs_the_right_to_manage_users() {
 async fn signing_in_and_out_changes_no_users_entity_tag() {
     let server = Server::start();
     let account = server.account().await;
-    let (person, user) = Person::user(&server, &account, "agent").await;
+    let person = Person::user(&account, "agent").await;
+    let user = person.user.clone();
     let path = format!("/v1/users/{user}");
     let before = account.live().get(&path).await.expect(200).etag();
     person.post("/console/session/end", &[]).await.expect(303);
@@ -128,7 +129,8 @@ async fn signing_in_and_out_changes_no_users_entity_tag() {
 async fn a_session_ends_when_its_person_says_so_everywhere_when_asked_and_with_the_user() {
     let server = Server::start();
     let account = server.account().await;
-    let (one, user) = Person::user(&server, &account, "agent").await;
+    let one = Person::user(&account, "agent").await;
+    let user = one.user.clone();
     let email = email_of(&account, &user).await;
     let mut two = Person::stranger(&server);
     two.sign_in(&[("name", &email), ("password", PASSWORD)])
@@ -176,7 +178,7 @@ async fn a_session_ends_when_its_person_says_so_everywhere_when_asked_and_with_t
 async fn a_session_survives_a_restart_and_a_kill() {
     let mut server = Server::start();
     let account = server.account().await;
-    let (person, _) = Person::user(&server, &account, "agent").await;
+    let person = Person::user(&account, "agent").await;
     let operator = Person::operator(&server).await;
     server.kill9();
     server.restart();
@@ -313,8 +315,8 @@ async fn tries_are_limited_by_name_and_by_address_and_others_are_let_in() {
         .env("COLLOQUY__LIMITS__AUTH_FAILURES_PER_MINUTE", "15")
         .start();
     let account = server.account().await;
-    let (_, user) = Person::user(&server, &account, "agent").await;
-    let (_, other) = Person::user(&server, &account, "agent").await;
+    let user = Person::user(&account, "agent").await.user;
+    let other = Person::user(&account, "agent").await.user;
     let (email, other) = (
         email_of(&account, &user).await,
         email_of(&account, &other).await,

@@ -74,7 +74,7 @@ async fn settings_api_keys_generate_a_new_key() {
 async fn a_wrong_value_is_told_at_its_field_and_what_was_filled_in_stays() {
     let server = Server::start();
     let account = server.account().await;
-    let (admin, _) = Person::user(&server, &account, "admin").await;
+    let admin = Person::user(&account, "admin").await;
     let keys = format!("/admin/v1/accounts/{}/keys", account.account_id);
     let before = account.operator().get(&keys).await.expect(200).total();
     let fields = [
@@ -133,7 +133,7 @@ async fn a_wrong_value_is_told_at_its_field_and_what_was_filled_in_stays() {
 async fn who_comes_late_overwrites_nothing_and_keeps_what_was_typed() {
     let server = Server::start();
     let account = server.account().await;
-    let (admin, _) = Person::user(&server, &account, "admin").await;
+    let admin = Person::user(&account, "admin").await;
     let customer = account.live().customer().await;
     let page = format!("/console/customers/{customer}");
     let etag = admin.get(&page).await.expect(200).held("etag");
@@ -273,7 +273,7 @@ async fn test_data_and_live_data_are_two_worlds_behind_one_switch() {
         .post("/v1/customers", json!({"name": "Test Theo"}))
         .await
         .expect(201);
-    let (person, _) = Person::user(&server, &account, "agent").await;
+    let person = Person::user(&account, "agent").await;
     let live = person.get("/console/customers").await.expect(200).text;
     assert!(live.contains("Live Lea") && !live.contains("Test Theo"));
     person

@@ -37,7 +37,7 @@ async fn what_was_deleted_for_good_at_one_node_is_404_at_every_other() {
 async fn a_session_at_the_console_begins_and_ends_at_every_node() {
     let nodes = nodes(2);
     let account = nodes[0].account().await;
-    let (here, user) = Person::user(&nodes[0], &account, "agent").await;
+    let here = Person::user(&account, "agent").await;
     let elsewhere = Person::stranger(&nodes[1]).with_cookie(here.cookie.clone());
     elsewhere.get("/console/inbox").await.expect(200);
     elsewhere
@@ -46,11 +46,11 @@ async fn a_session_at_the_console_begins_and_ends_at_every_node() {
         .expect(303);
     here.get("/console/inbox").await.expect(303);
 
-    let (deleted, user_too) = Person::user(&nodes[0], &account, "agent").await;
+    let deleted = Person::user(&account, "agent").await;
     let elsewhere = Person::stranger(&nodes[1]).with_cookie(deleted.cookie.clone());
     elsewhere.get("/console/inbox").await.expect(200);
     let owner = account.live();
-    for user in [user, user_too] {
+    for user in [here.user, deleted.user] {
         owner.delete(&format!("/v1/users/{user}")).await.expect(204);
     }
     elsewhere.get("/console/inbox").await.expect(303);

@@ -126,8 +126,11 @@ async fn who_guesses_the_password_of_a_link_is_limited_at_every_node() {
 async fn who_guesses_the_password_of_a_person_is_limited_at_every_node() {
     let nodes = nodes(2);
     let account = nodes[0].account().await;
-    let (_, user) = Person::user(&nodes[0], &account, "agent").await;
-    let user = account.live().get(&format!("/v1/users/{user}")).await;
+    let person = Person::user(&account, "agent").await;
+    let user = account
+        .live()
+        .get(&format!("/v1/users/{}", person.user))
+        .await;
     let email = user.expect(200).body["email"].as_str().unwrap().to_owned();
     let guess = async |node: &Server, password: &str| {
         let fields = [("name", email.as_str()), ("password", password)];

@@ -4,7 +4,7 @@ use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::json;
 
-use super::client::no_tls;
+use super::client::{Client, no_tls};
 use super::{Account, Server};
 
 /// The password of every person that the tests make.
@@ -17,6 +17,8 @@ pub(crate) struct Person {
     base: String,
     /// What the browser keeps of the server.
     pub(crate) cookie: Option<String>,
+    /// The identifier of the account's user; empty for anybody else.
+    pub(crate) user: String,
 }
 
 /// What the server has answered.
@@ -37,7 +39,12 @@ impl Seen {
 
     /// Where it leads on.
     pub(crate) fn location(&self) -> &str {
-        self.headers[LOCATION].to_str().unwrap()
+        self.header(LOCATION.as_str())
+    }
+
+    /// A header that is there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers[name].to_str().unwrap()
     }
 
     /// What a hidden field or a meta element holds.
@@ -57,14 +64,19 @@ impl Seen {
 impl Person {
     /// Somebody whom the server does not know.
     pub(crate) fn stranger(server: &Server) -> Self {
+        Self::at(&server.address())
+    }
+
+    fn at(address: &str) -> Self {
         let http = reqwest::Client::builder()
             .redirect(Policy::none())
             .tls_backend_preconfigured(no_tls())
             .no_proxy();
         Self {
             http: http.build().unwrap(),
-            base: format!("http://{}", server.address()),
+            base: format!("http://{address}"),
             cookie: None,
+            user: String::new(),
         }
     }
 
@@ -78,21 +90,29 @@ impl Person {
         person
     }
 
-    /// A new user of an account with this role, invited and signed in; with the user's identifier.
-    pub(crate) async fn user(server: &Server, account: &Account, role: &str) -> (Self, String) {
+    /// Whoever was invited by this link, with a password from now on.
+    pub(crate) async fn invited(client: &Client, url: &str) -> Self {
+        let (_, path) = url.split_once("/console/").unwrap();
+        let mut person = Self::at(client.address());
+        let fields = [("password", PASSWORD), ("repeated", PASSWORD)];
+        let path = format!("/console/{path}");
+        let accepted = person.post_without_token(&path, &fields).await.expect(303);
+        person.keep(&accepted);
+        person
+    }
+
+    /// A new user of an account with this role, invited and signed in.
+    pub(crate) async fn user(account: &Account, role: &str) -> Self {
         let user = account.live().user(role).await;
         let path = format!("/v1/users/{user}/invitations");
         let invited = account.live().post(&path, json!({})).await.expect(201);
-        let url = invited.body["url"].as_str().unwrap().to_owned();
-        let path = url
-            .split_once("/console/")
-            .map(|(_, path)| format!("/console/{path}"))
-            .unwrap();
-        let mut person = Self::stranger(server);
-        let fields = [("password", PASSWORD), ("repeated", PASSWORD)];
-        let accepted = person.post_without_token(&path, &fields).await.expect(303);
-        person.keep(&accepted);
-        (person, user)
+        let person = Self::invited(&account.anonymous(), &invited.id("url")).await;
+        Self { user, ..person }
+    }
+
+    /// The same person over the interface.
+    pub(crate) fn api(&self, account: &Account) -> Client {
+        account.live().acting_for(&self.user)
     }
 
     /// The same with another cookie.
@@ -123,9 +143,19 @@ impl Person {
             .await
     }
 
+    /// The text of a page that there is.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        self.get(path).await.expect(200).text
+    }
+
+    /// What every form of the session carries.
+    pub(crate) async fn token(&self) -> String {
+        self.get("/console/session").await.expect(200).held("csrf")
+    }
+
     /// Sends a form of the session.
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
-        let token = self.get("/console/session").await.expect(200).held("csrf");
+        let token = self.token().await;
         let mut fields = fields.to_vec();
         fields.push(("csrf", &token));
         self.post_without_token(path, &fields).await
@@ -145,6 +175,7 @@ impl Person {
 
     /// Any request, with the session's cookie.
     pub(crate) async fn seen(&self, request: reqwest::RequestBuilder) -> Seen {
+        let request = request.header("accept", "text/html,*/*;q=0.8");
         let request = match &self.cookie {
             Some(cookie) => request.header("cookie", cookie),
             None => request,

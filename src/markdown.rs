@@ -122,9 +122,11 @@ static CLEANER: LazyLock<ammonia::Builder<'static>> = LazyLock::new(|| {
         ("td", HashSet::from(["center", "right"])),
         ("th", HashSet::from(["center", "right"])),
     ]);
+    let reached_by_keys = HashMap::from([("tabindex", HashSet::from(["0"]))]);
     cleaner
         .tags(HashSet::from(tags))
         .tag_attributes(attributes)
+        .tag_attribute_values(HashMap::from([("div", reached_by_keys)]))
         .allowed_classes(classes)
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .url_relative(UrlRelative::Custom(Box::new(within_the_page)))
@@ -323,7 +325,8 @@ impl<'t> Writer<'t> {
                 ));
             }
             Tag::Table(columns) => {
-                self.markup("<div class=\"wide\">".to_owned());
+                // What scrolls is reached by keys, too.
+                self.markup("<div class=\"wide\" tabindex=\"0\">".to_owned());
                 let plain = vec![Alignment::None; columns.len()];
                 self.columns = columns;
                 self.events.push(Event::Start(Tag::Table(plain)));
@@ -564,7 +567,10 @@ mod tests {
             for attribute in outside.split_whitespace().skip(1) {
                 let name = attribute.split('=').next().unwrap();
                 assert!(
-                    ["href", "title", "rel", "id", "class", "start", "/"].contains(&name),
+                    [
+                        "href", "title", "rel", "id", "class", "start", "tabindex", "/"
+                    ]
+                    .contains(&name),
                     "{name} of <{tag}>"
                 );
             }
@@ -592,7 +598,7 @@ mod tests {
             ("a ~~b~~ **c**", "<p>a <del>b</del> <strong>c</strong></p>"),
             (
                 "|a|b|\n|-|-:|\n|1|2|",
-                "<div class=\"wide\"><table><thead><tr><th>a</th><th class=\"right\">b</th></tr></thead>\
+                "<div class=\"wide\" tabindex=\"0\"><table><thead><tr><th>a</th><th class=\"right\">b</th></tr></thead>\
                  <tbody>\n<tr><td>1</td><td class=\"right\">2</td></tr>\n</tbody></table>\n</div>",
             ),
             (

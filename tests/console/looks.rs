@@ -72,7 +72,10 @@ async fn document(account: &Account) -> [String; 6] {
     let made = live.post("/api/v1/documents", text).await.expect(201);
     let id = made.id("id");
     let at = format!("/api/v1/documents/{id}");
-    let version = json!({"content": "# Guide\n\nAnother line.\n", "message": "Second"});
+    let table = "| customer_identifier | conversation | explanation | responsibility | acknowledgement |\n|---|---|---|---|---|\n\
+        | acknowledgement | responsibility | interoperability | disproportionately | 1 |\n";
+    let version =
+        json!({"content": format!("# Guide\n\nAnother line.\n\n{table}"), "message": "Second"});
     let versions = format!("{at}/versions");
     live.post(&versions, version).await.expect(201);
     let comment = json!({"body": "Is it so?", "start_line": 1, "end_line": 1});
@@ -115,6 +118,24 @@ fn kind(part: &str) -> &str {
     }
 }
 
+/// The words in tables that are cut in two by a line's end, though their table could scroll.
+const CUT: &str = r"
+    const cut = [];
+    for (const cell of document.querySelectorAll('table:not(.sides) :is(th, td)')) {
+        const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode()) {
+            const text = texts.currentNode;
+            for (const word of text.data.matchAll(/[\p{L}\p{N}_]{2,60}/gu)) {
+                const range = document.createRange();
+                range.setStart(text, word.index);
+                range.setEnd(text, word.index + word[0].length);
+                const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+                if (lines.size > 1) cut.push(word[0]);
+            }
+        }
+    }
+    return cut;";
+
 /// Looks at these pages in every way.
 async fn look(browser: &Browser, name: &str, pages: &[String]) {
     let mut found = Vec::new();
@@ -133,6 +154,10 @@ async fn look(browser: &Browser, name: &str, pages: &[String]) {
             let over = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
             if browser.run(over, vec![]).await.as_i64() > Some(0) {
                 found.push(format!("{at}: is wider than its screen"));
+            }
+            let cut = browser.run(CUT, vec![]).await;
+            for word in cut.as_array().unwrap() {
+                found.push(format!("{at}: cuts {word}"));
             }
             let file: Vec<&str> = page.split(['/', '?', '=']).map(kind).collect();
             let file = file.join("-");

@@ -573,6 +573,63 @@ async fn a_text_with_the_line_breaks_of_windows_keeps_them() {
     assert_eq!(shared.owner.text(&shared.at).await, "a\r\nb\r\nc\r\n");
 }
 
+#[tokio::test]
+async fn what_another_sites_page_sends_changes_nothing_and_shows_nothing() {
+    let terms = json!({"role": "editor", "password": "open sesame"});
+    let shared = shared(GUIDE, terms).await;
+    let own = format!("http://{}", shared.holder.address());
+    let password = ("password", "open sesame");
+    let opened = || shared.form("", &[password]);
+    let page = words(&opened().await.expect(200));
+    let (base, nonce) = (hidden(&page, "base"), hidden(&page, "nonce"));
+    let edited = || {
+        let fields = [
+            password,
+            ("base", &base),
+            ("content", "forged\n"),
+            ("act", "save"),
+        ];
+        shared.form("/edit", &fields)
+    };
+    let commented = || {
+        let fields = [
+            password,
+            ("nonce", &nonce),
+            ("version", &base),
+            ("start_line", "1"),
+            ("end_line", "1"),
+            ("body", "forged"),
+        ];
+        shared.form("/comment", &fields)
+    };
+    let other_scheme = own.replace("http:", "https:");
+    for (name, value) in [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("origin", "https://evil.example"),
+        ("origin", &other_scheme),
+        ("origin", "null"),
+    ] {
+        for form in [opened(), edited(), commented()] {
+            let refused = form.with(name, value).await.expect(403);
+            let text = words(&refused);
+            assert!(text.contains("comes from another site"), "{refused}");
+            assert!(!text.contains("30 days"), "{name}: {value}: {text}");
+        }
+    }
+    assert_eq!(shared.owner.text(&shared.at).await, GUIDE);
+    let comments = format!("{}/comments", shared.at);
+    assert_eq!(shared.owner.get(&comments).await.expect(200).total(), 0);
+    let fetched = edited().with("sec-fetch-site", "same-origin");
+    fetched.with("origin", "null").await.expect(200);
+    commented().with("origin", &own).await.expect(200);
+    // Without it, browsers would hide from this very server where its own forms come from.
+    assert!(
+        page.contains("<meta name=\"referrer\" content=\"same-origin\">"),
+        "{page}"
+    );
+}
+
 /// What a person finds missing on a page who hears it, or who has but a narrow window.
 const MISSING: &str = "[...document.querySelectorAll('input:not([type=hidden]), textarea')].filter(field => !field.labels.length)\
      .map(field => field.name)\

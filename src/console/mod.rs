@@ -52,7 +52,7 @@ pub(crate) use self::reply::{Ending, Reply};
 use self::forms::Form;
 use self::layout::Page;
 use self::session::Session;
-use crate::http::{AppState, BodyReader, Kind, Problem};
+use crate::http::{AppState, BodyReader, Kind, Problem, check_same_site};
 
 /// The methods that pages take.
 const METHODS: &str = "GET, HEAD, POST";
@@ -131,7 +131,7 @@ async fn answer(
     let method = visit.request.method();
     let form = if method == Method::POST {
         let form = forms::read(visit, session, body).await?;
-        session::check_origin(visit)?;
+        check_same_site(&visit.app, &visit.request)?;
         Some(form)
     } else if method == Method::GET || method == Method::HEAD {
         None

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix_web::http::header::{COOKIE, HOST, HeaderName, ORIGIN};
+use actix_web::http::header::COOKIE;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_actors::accounts::{ChangeSession, KnownSession, Principal};
@@ -25,8 +25,6 @@ const NOTICE_NAME: &str = "colloquy_notice";
 const CSRF_HEADER: &str = "x-csrf-token";
 /// Why a form is refused that this session has not been given.
 const FOREIGN_FORM: &str = "the form does not belong to this session";
-/// Where a request comes from, as browsers say it (W3C, Fetch Metadata).
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// A session, and what it may see.
 pub(super) struct Session {
@@ -220,28 +218,6 @@ impl Session {
             .ask(self.person(), self.actor(visit), change)
             .await?)
     }
-}
-
-/// Refuses a POST that another site's page has sent.
-///
-/// # Errors
-/// 403.
-pub(super) fn check_origin(visit: &Visit) -> Result<(), Problem> {
-    let headers = visit.request.headers();
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_ours = match (text(&FETCH_SITE), text(&ORIGIN)) {
-        // What browsers of today say; no page can say it in their place.
-        (Some(site), _) => matches!(site, "same-origin" | "none"),
-        (None, Some(origin)) => {
-            let host = origin.split_once("://").map(|(_, host)| host);
-            host.is_some() && host == text(&HOST)
-        }
-        (None, None) => true,
-    };
-    if is_ours {
-        return Ok(());
-    }
-    Err(Problem::forbidden("the form comes from another site"))
 }
 
 /// The account and the mode that forms are made for, in a word of their own.

@@ -17,6 +17,7 @@ use super::authentication;
 use super::problem::{Outcome, Problem};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Where a request comes from, and when it came.
 #[derive(Debug, Clone, Copy)]
@@ -30,11 +31,7 @@ pub(super) struct Arrival {
 /// The client's address: the peer's, or behind proxies that are believed, the last one that is none
 /// of them.
 pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr {
-    let peer = request
-        .peer_addr()
-        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| {
-            peer.ip().to_canonical()
-        });
+    let peer = peer(request);
     let believed = |address: &IpAddr| proxies.iter().any(|range| range.contains(address));
     if !believed(&peer) {
         return peer;
@@ -55,6 +52,28 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
         }
     }
     address
+}
+
+fn peer(request: &HttpRequest) -> IpAddr {
+    request
+        .peer_addr()
+        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| {
+            peer.ip().to_canonical()
+        })
+}
+
+/// The scheme by which the client has asked, where a proxy that is believed says so.
+pub(super) fn forwarded_scheme(proxies: &[IpNet], request: &HttpRequest) -> Option<&'static str> {
+    let peer = peer(request);
+    if !proxies.iter().any(|range| range.contains(&peer)) {
+        return None;
+    }
+    let said = request.headers().get(FORWARDED_PROTO)?.to_str().ok()?;
+    // Of several, the nearest proxy's word is the last.
+    let nearest = said.rsplit(',').next().unwrap_or_default().trim();
+    ["http", "https"]
+        .into_iter()
+        .find(|scheme| nearest.eq_ignore_ascii_case(scheme))
 }
 
 /// Checks the address, then counts the request; people in the console are not limited. The numbers of the limits go into `status`, whatever

@@ -31,6 +31,7 @@ use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
+use super::same_site::check_same_site;
 use super::{accept, admission, conditions, idempotency, overtaken, response};
 use crate::console::{self, Reply, Visit};
 use crate::log::words;
@@ -248,6 +249,9 @@ impl RequestContext {
             admitted = self.admit(&target) => admitted?,
             problem = body.fault(), if chunked => return Err(problem),
         };
+        if operation.encoding == Encoding::Form {
+            check_same_site(&self.app, &self.request)?;
+        }
         self.check_capacity(operation)?;
         if let Some(known) = operation.known {
             let call = self.call(target.clone(), self.caller(&target, acting)?);

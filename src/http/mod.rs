@@ -6,7 +6,8 @@
 //!   parts, and `docs/`: the table for readers
 //! - `dispatch.rs` one request from its head to its response, each check in its order;
 //!   `api_call.rs` the request as its handler receives it
-//! - `authentication.rs`, `admission.rs` who calls and what that allows; `body.rs`, `json.rs`,
+//! - `authentication.rs`, `admission.rs` who calls and what that allows; `same_site.rs` from which
+//!   site a form comes; `body.rs`, `json.rs`,
 //!   `strict_json.rs`, `query.rs`, `conditions.rs`, `idempotency.rs` what is asked, and under which
 //!   conditions
 //! - `output.rs` what a handler returns; `response.rs`, `links.rs`, `headers.rs`, `accept.rs`,
@@ -60,6 +61,7 @@ mod response;
 mod response_body;
 mod router;
 mod routes;
+mod same_site;
 mod server;
 mod socket_handle;
 mod strict_json;
@@ -72,6 +74,7 @@ pub(crate) use in_process::{Found, InProcess, Request, undecided};
 pub(crate) use operation::Verb;
 pub(crate) use problem::{Kind, Problem};
 pub(crate) use request_metrics::{RequestTotals, bounds_ms};
+pub(crate) use same_site::check_same_site;
 pub(crate) use server::bind;
 
 #[cfg(test)]

@@ -413,3 +413,61 @@ async fn a_sign_in_leads_to_pages_of_the_console_and_nowhere_else() {
         assert_eq!(seen.location(), leads, "{next:?}");
     }
 }
+
+/// A form of the operator's, as a browser sends it from the page of this origin to this host.
+async fn sent_from(person: &Person, origin: &str, headers: &[(&str, &str)]) -> u16 {
+    let token = person.token().await;
+    let (http, base) = person.raw();
+    let mut request = http
+        .post(format!("{base}/console/session/mode"))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("origin", origin)
+        .body(format!("mode=live&csrf={token}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    person.seen(request).await.status
+}
+
+#[tokio::test]
+async fn an_origin_is_compared_with_its_scheme() {
+    let server = Server::start();
+    let person = Person::operator(&server).await;
+    let host = server.address();
+    let (plain, encrypted) = (format!("http://{host}"), format!("https://{host}"));
+    let forwarded = [("x-forwarded-proto", "https")];
+    assert_eq!(sent_from(&person, &plain, &[]).await, 303);
+    assert_eq!(sent_from(&person, &encrypted, &[]).await, 403);
+    assert_eq!(
+        sent_from(&person, &encrypted, &forwarded).await,
+        403,
+        "nobody believes this address"
+    );
+    let server = super::super::support::Setup::default()
+        .env("COLLOQUY__SERVER__TRUSTED_PROXIES", "[\"127.0.0.1\"]")
+        .start();
+    let person = Person::operator(&server).await;
+    let host = server.address();
+    let (plain, encrypted) = (format!("http://{host}"), format!("https://{host}"));
+    assert_eq!(sent_from(&person, &encrypted, &forwarded).await, 303);
+    assert_eq!(sent_from(&person, &plain, &forwarded).await, 403);
+    assert_eq!(sent_from(&person, &plain, &[]).await, 303);
+}
+
+#[tokio::test]
+async fn the_public_address_says_where_forms_come_from() {
+    let server = super::super::support::Setup::default()
+        .env("COLLOQUY__SERVER__PUBLIC_URL", "https://desk.example.com")
+        .start();
+    let person = Person::operator(&server).await;
+    let desk = [("host", "desk.example.com")];
+    let (own, plain) = ("https://desk.example.com", "http://desk.example.com");
+    assert_eq!(sent_from(&person, own, &desk).await, 303);
+    assert_eq!(
+        sent_from(&person, own, &[]).await,
+        303,
+        "a proxy has changed the host"
+    );
+    assert_eq!(sent_from(&person, plain, &desk).await, 403);
+    assert_eq!(sent_from(&person, "https://evil.example", &desk).await, 403);
+}

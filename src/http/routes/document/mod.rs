@@ -372,7 +372,8 @@ fn links() -> Vec<Operation> {
             .plentiful()
             .unrepeatable()
             .shows::<DocumentView<'_>>()
-            .or_writes(&[HTML]),
+            .or_writes(&[HTML])
+            .refuses(&[Kind::Forbidden]),
         put("/s/{token}", "updateByLink", links::update)
             .about(TAG_LINKS, "Update a shared document", "With an editor's link; answered 200, it is one use.")
             .auth(AuthRequirement::ShareLink)

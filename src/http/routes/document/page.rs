@@ -511,6 +511,8 @@ pub(super) fn framed(title: &str, body: &Markup) -> Bytes {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="robots" content="noindex";
+                // With the header's word alone, a form's POST would say that it comes from nowhere.
+                meta name="referrer" content="same-origin";
                 title { (title) }
                 link rel="stylesheet" href="/docs/share.css";
             }

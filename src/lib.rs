@@ -21,6 +21,7 @@ mod courier;
 mod demo;
 mod descriptors;
 mod http;
+mod line_ends;
 mod listen;
 mod log;
 mod markdown;

@@ -155,6 +155,40 @@ async fn a_document_goes_to_the_bin_and_comes_back() {
 }
 
 #[tokio::test]
+async fn lines_that_were_not_changed_keep_their_ends() {
+    let account = account().await;
+    let person = Person::user(&account, "admin").await;
+    let api = person.api(&account);
+    let mixed = "one\r\ntwo\nthree\r\n\rfour\nfive";
+    let at = api.document(mixed).await;
+    let here = here(&at);
+    let form = person.page(&format!("{here}/edit")).await;
+    // As a browser sends what its field holds.
+    let untouched = "one\r\ntwo\r\nthree\r\n\r\nfour\r\nfive";
+    for fields in [
+        vec![("content", untouched)],
+        vec![("content", untouched), ("title", "Named")],
+    ] {
+        save(&person, &here, &form, &fields).await.expect(303);
+        let now = api.get(&at).await.expect(200);
+        assert_eq!(
+            (&now["version_number"], &now["content"]),
+            (&json!(1), &json!(mixed)),
+            "no word was changed"
+        );
+    }
+    let form = person.page(&format!("{here}/edit")).await;
+    let changed = "zero\r\none\r\n2\r\nthree\r\n\r\nfour\r\nfive\r\nsix\r\n";
+    save(&person, &here, &form, &[("content", changed)])
+        .await
+        .expect(303);
+    assert_eq!(
+        api.text(&at).await,
+        "zero\r\none\r\n2\nthree\r\n\rfour\nfive\nsix\n"
+    );
+}
+
+#[tokio::test]
 async fn what_is_searched_for_is_found() {
     let account = account().await;
     let person = Person::user(&account, "admin").await;

@@ -574,6 +574,35 @@ async fn a_text_with_the_line_breaks_of_windows_keeps_them() {
 }
 
 #[tokio::test]
+async fn lines_that_were_not_changed_keep_their_ends() {
+    let mixed = "a\r\nb\nc\r\n\rd\n";
+    let shared = shared(mixed, json!({"role": "editor"})).await;
+    let page = shared.page().await;
+    shared
+        .edit(&page, "save", "a\nb\nc\n\nd\n")
+        .await
+        .expect(303);
+    let now = shared.owner.get(&shared.at).await.expect(200);
+    assert_eq!(
+        (&now["version_number"], &now["content"]),
+        (&json!(1), &json!(mixed)),
+        "no word was changed"
+    );
+    let compared = words(
+        &shared
+            .edit(&page, "compare", "a\nb\nc\n\nd\n")
+            .await
+            .expect(200),
+    );
+    assert!(compared.contains("They are the same."), "{compared}");
+    shared
+        .edit(&page, "save", "a\nB\nc\n\nd\ne\n")
+        .await
+        .expect(303);
+    assert_eq!(shared.owner.text(&shared.at).await, "a\r\nB\nc\r\n\rd\ne\n");
+}
+
+#[tokio::test]
 async fn what_another_sites_page_sends_changes_nothing_and_shows_nothing() {
     let terms = json!({"role": "editor", "password": "open sesame"});
     let shared = shared(GUIDE, terms).await;

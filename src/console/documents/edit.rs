@@ -1,6 +1,8 @@
 //! Writing: the text with a preview beside it. What was written on an older state than there is now
 //! is never put in its place unasked, and never lost.
 
+use colloquy_actors::accounts::Principal;
+use colloquy_runtime::offload;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -14,6 +16,7 @@ use crate::console::layout::csrf;
 use crate::console::parts::{Field, grouped, now, problem, target, text, time};
 use crate::console::reply::Reply;
 use crate::http::{Kind, Problem, Request, Verb};
+use crate::line_ends;
 
 /// Bytes of a text that a page's field takes at most: beyond, typing in it is no pleasure.
 const EDITED_MAX: usize = 1_048_576;
@@ -265,17 +268,22 @@ impl Docs<'_> {
         base: &str,
     ) -> Result<Draft<'f>, Problem> {
         let base = self.version(document, base).await?;
-        let was = text(&base, "content");
-        let written = form.text("content");
-        // A browser's field has one kind of line end: where the text had the other, it gets it back.
-        let content = match was.contains("\r\n") && !was.replace("\r\n", "").contains('\n') {
-            true => written.replace('\n', "\r\n"),
-            false => written.to_owned(),
-        };
+        let (was, written) = (
+            text(&base, "content").to_owned(),
+            form.text("content").to_owned(),
+        );
+        let principal = self.session.principal.as_ref();
+        let tenant = principal.map_or(self.session.person().tenant, Principal::tenant);
+        let bytes = was.len() + written.len();
+        let compared = offload::run_linear(tenant, bytes, move || {
+            let content = line_ends::kept(&was, &written);
+            (content != was, content)
+        });
+        let (is_changed, content) = compared.await.map_err(|_| Problem::crashed())?;
         Ok(Draft {
             form,
-            is_changed: content != was && written != was.replace("\r\n", "\n"),
             content,
+            is_changed,
         })
     }
 

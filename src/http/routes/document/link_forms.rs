@@ -25,6 +25,7 @@ use crate::http::idempotency::RequestIdentity;
 use crate::http::output::{CachePolicy, Output, Text};
 use crate::http::problem::{Kind, More, Problem};
 use crate::http::{accept, conditions};
+use crate::line_ends;
 
 /// How often a text is saved anew where the document changed, but not its text.
 const TRIES_MAX: usize = 3;
@@ -137,7 +138,7 @@ pub(super) async fn edit(call: ApiCall, Form(edit): Form<Edit>) -> Result<Output
         visitor: visitor.clone(),
         title: "the shared document".to_owned(),
         base: base.to_string(),
-        text: content.replace("\r\n", "\n"),
+        text: line_ends::in_a_field(&content),
         is_markdown: true,
     };
     let done = match opened(&call, visitor.password.as_deref()).await {
@@ -226,7 +227,7 @@ async fn compared(call: &ApiCall, link: &Link, editing: &mut Editing) -> Result<
             new: "b/document",
         };
         unified(
-            &shown.content.replace("\r\n", "\n"),
+            &line_ends::in_a_field(&shown.content),
             &text,
             &names,
             &options,
@@ -247,7 +248,7 @@ async fn saved(
     let documents = &call.app.system.documents;
     for _ in 0..TRIES_MAX {
         let (now, answer) = shown(call, link, editing).await?;
-        let text = as_it_breaks_lines(&now.content, &editing.text);
+        let text = kept(link, &now.content, &editing.text).await?;
         if now.version != base.to_string() && now.content != text {
             return moved_on(call, link, base, now, editing).await;
         }
@@ -310,14 +311,15 @@ async fn moved_on(
     Ok(Next::MovedOn(versions))
 }
 
-/// The text with the line breaks that the document has: a form knows but one kind.
-fn as_it_breaks_lines(before: &str, text: &str) -> String {
-    let breaks = before.matches('\n').count();
-    if breaks > 0 && before.matches("\r\n").count() == breaks {
-        text.replace('\n', "\r\n")
-    } else {
-        text.to_owned()
-    }
+/// What was written, with the line ends that the document has.
+async fn kept(link: &Link, document: &str, written: &str) -> Result<String, Problem> {
+    let (document, written) = (document.to_owned(), written.to_owned());
+    let bytes = document.len() + written.len();
+    offload::run_linear(link.tenant, bytes, move || {
+        line_ends::kept(&document, &written)
+    })
+    .await
+    .map_err(|_| Problem::crashed())
 }
 
 fn visitor(call: &ApiCall, password: Option<String>) -> Visitor {
@@ -357,22 +359,5 @@ fn with_page(call: &ApiCall, problem: Problem, page: bytes::Bytes) -> Problem {
     Problem {
         more: Some(Box::new(More::Page(page))),
         ..problem
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::as_it_breaks_lines;
-
-    #[test]
-    fn a_text_keeps_the_kind_of_its_line_breaks() {
-        for (before, text, expected) in [
-            ("a\r\nb\r\n", "a\nc\n", "a\r\nc\r\n"),
-            ("a\nb\n", "a\nc\n", "a\nc\n"),
-            ("a\r\nb\n", "a\nc\n", "a\nc\n"),
-            ("", "a\n", "a\n"),
-        ] {
-            assert_eq!(as_it_breaks_lines(before, text), expected);
-        }
     }
 }

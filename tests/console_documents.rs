@@ -155,6 +155,41 @@ async fn a_document_goes_to_the_bin_and_comes_back() {
 }
 
 #[tokio::test]
+async fn only_what_is_in_the_bin_is_deleted_for_good_there_and_in_one_step() {
+    let account = account().await;
+    let (person, viewer) = (
+        Person::user(&account, "admin").await,
+        Person::user(&account, "agent").await,
+    );
+    let api = person.api(&account);
+    let at = api.document("1\n").await;
+    let here = here(&at);
+    let everybody = json!({"visibility": "account"});
+    api.put(&format!("{at}/permissions"), everybody)
+        .await
+        .expect(200);
+    let from_bin = [("from", "bin")];
+    let erase = format!("{here}/erase");
+    person.post(&erase, &from_bin).await.expect(404);
+    assert_eq!(api.text(&at).await, "1\n", "it was not in the bin");
+    person
+        .post(&format!("{here}/delete"), &[])
+        .await
+        .expect(303);
+    viewer.post(&erase, &from_bin).await.expect(403);
+    let gone = person.post(&erase, &from_bin).await.expect(303);
+    assert_eq!(gone.location(), "/console/documents?bin=true");
+    api.post(&format!("{at}/restore"), json!({}))
+        .await
+        .expect(404);
+    let told = |event: &str| format!("/v1/events?after=0&event=document.{event}");
+    let restored = api.get(&told("restored")).await.expect(200);
+    assert_eq!(restored.total(), 0, "it never came back: {restored}");
+    let deleted = api.get(&told("deleted")).await.expect(200);
+    assert_eq!(deleted.total(), 2, "to the bin, and for good: {deleted}");
+}
+
+#[tokio::test]
 async fn lines_that_were_not_changed_keep_their_ends() {
     let account = account().await;
     let person = Person::user(&account, "admin").await;

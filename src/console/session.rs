@@ -8,6 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_actors::accounts::{ChangeSession, KnownSession, Principal};
 use colloquy_actors::sign_in::Person;
 use colloquy_model::caller::{Actor, Mode};
+use colloquy_model::id::DocumentId;
 use colloquy_model::key::{SecretHash, same_hash, secret_hash};
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
@@ -161,6 +162,14 @@ impl Session {
     /// The refusal of the operation.
     pub(super) async fn ask(&self, request: Request<'_>) -> Result<Found, Problem> {
         self.api.ask(request).await
+    }
+
+    /// Erases a document that is in the bin.
+    ///
+    /// # Errors
+    /// It is not there, or not this person's to erase.
+    pub(super) async fn erase_from_bin(&self, id: DocumentId) -> Result<(), Problem> {
+        self.api.erase_from_bin(id).await
     }
 
     /// What an admin of the account may ask of operators' operations about the account's own keys.

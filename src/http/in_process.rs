@@ -8,8 +8,10 @@ use actix_web::HttpRequest;
 use actix_web::http::{Method, Uri};
 use bytes::Bytes;
 use colloquy_actors::accounts::Principal;
+use colloquy_actors::document::messages::EraseFromBin;
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Actor, Caller, Tenant};
+use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use serde_json::Value;
@@ -22,6 +24,7 @@ use super::budget::BudgetOwner;
 use super::dispatch;
 use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::Output;
+use super::overtaken;
 use super::problem::{More, Problem};
 use super::router::RouteMatch;
 
@@ -105,7 +108,6 @@ impl InProcess {
             return Err(Problem::not_found());
         };
         let (credential, tenant) = self.credential(operation)?;
-        let principal = self.principal.as_ref();
         let call = ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
@@ -113,15 +115,7 @@ impl InProcess {
             uri: uri.clone(),
             parameters,
             credential,
-            caller: Caller {
-                tenant,
-                actor: Actor {
-                    key: None,
-                    user: principal.and_then(|principal| principal.key.view.user_id),
-                    address: Some(self.address),
-                    request_id: Arc::clone(&self.request_id),
-                },
-            },
+            caller: self.caller(tenant),
             owner: Some(self.owner()),
             if_match: request.if_match.map(Precondition::of_tag),
             idempotency_key: request.idempotency_key.map(str::to_owned),
@@ -139,6 +133,41 @@ impl InProcess {
         };
         let output = dispatch::run(operation, call, RawBody::of(body)).await?;
         Ok(found(output))
+    }
+
+    /// Erases a document where it is in the bin. No operation of the interface does: for them it is
+    /// nowhere to be found there. Whoever may delete it by one may do this.
+    ///
+    /// # Errors
+    /// 404: it is not in the bin, or nothing that this caller may know of; and other refusals.
+    pub(crate) async fn erase_from_bin(&self, id: DocumentId) -> Result<(), Problem> {
+        let path = format!("/api/v1/documents/{id}");
+        let RouteMatch::Operation(_, delete, _) = self.app.router.find(&Method::DELETE, &path)
+        else {
+            return Err(Problem::not_found());
+        };
+        let (_, tenant) = self.credential(delete)?;
+        let caller = self.caller(tenant);
+        let documents = &self.app.system.documents;
+        let erased = overtaken::decided_anew(&self.app, async || {
+            let meta = documents.meta(caller.clone());
+            Ok(documents.ask(id, meta, EraseFromBin).await?)
+        });
+        erased.await.map(drop)
+    }
+
+    /// Who is said to have done it.
+    fn caller(&self, tenant: Tenant) -> Caller {
+        let principal = self.principal.as_ref();
+        Caller {
+            tenant,
+            actor: Actor {
+                key: None,
+                user: principal.and_then(|principal| principal.key.view.user_id),
+                address: Some(self.address),
+                request_id: Arc::clone(&self.request_id),
+            },
+        }
     }
 
     /// Who pays for the memory that answers hold.

@@ -255,6 +255,10 @@ pub struct RestoreDocument;
 #[derive(Debug)]
 pub struct EraseDocument;
 
+/// Erases the document for good where it is in the bin, and nowhere else.
+#[derive(Debug)]
+pub struct EraseFromBin;
+
 /// Erases the document for good if it has been in the bin for too long; asked by the server itself.
 #[derive(Debug)]
 pub struct PurgeDocument {

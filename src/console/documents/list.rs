@@ -203,17 +203,17 @@ impl Docs<'_> {
         Ok(self.done(&here, "The document is out of the bin."))
     }
 
-    /// Deletes a document for good.
+    /// Deletes a document for good; by the form of the bin only what is in it.
     pub(super) async fn erase(&self, id: &str, form: &Form) -> Result<Reply, Problem> {
-        let (at, _) = paths(id)?;
-        let is_in_bin = form.text("from") == "bin";
-        if is_in_bin {
-            // In the bin it is nowhere to be found: it is taken out, and is gone the next moment.
-            self.post(&format!("{at}/restore"), &json!({})).await?;
+        let words = "The document is deleted for good.";
+        if form.text("from") == "bin" {
+            let id = id.parse().map_err(|_| Problem::not_found())?;
+            self.session.erase_from_bin(id).await?;
+            return Ok(self.done(&format!("{HERE}?bin=true"), words));
         }
+        let (at, _) = paths(id)?;
         self.remove(&format!("{at}?permanent=true")).await?;
-        let to = if is_in_bin { "?bin=true" } else { "" };
-        Ok(self.done(&format!("{HERE}{to}"), "The document is deleted for good."))
+        Ok(self.done(HERE, words))
     }
 }
 

@@ -79,6 +79,8 @@ pub enum Access {
     /// The requester's role allows the action, and the document is not in the bin, unless the
     /// action is to restore it.
     Role(Action),
+    /// The requester's role allows the action, and the document is in the bin.
+    Binned(Action),
     /// The document is not in the bin; the rule itself checks the share link.
     ShareLink,
     /// The document is in the bin; only the server itself asks.
@@ -194,15 +196,16 @@ fn check(
 ) -> Result<(), DocumentError> {
     let found = |is_found: bool| is_found.then_some(()).ok_or(DocumentError::NotFound);
     let in_bin = live.facts.deleted_at.is_some();
-    let action = match access {
+    let (action, is_seen) = match access {
         Access::Creation => return found(live.is_blank()),
         Access::ShareLink => return found(!in_bin),
         Access::Server => return found(in_bin),
-        Access::Role(action) => *action,
+        Access::Binned(action) => (*action, in_bin),
+        // What is not in the bin is restored already; everything else does not see what is.
+        Access::Role(action) => (*action, !in_bin || *action == Action::Restore),
     };
     let role = allow(action, meta.requester, &live.facts.permissions)?;
-    // What is not in the bin is restored already; everything else does not see what is.
-    found(!in_bin || action == Action::Restore)?;
+    found(is_seen)?;
     let Some(wanted) = &meta.if_match else {
         return Ok(());
     };

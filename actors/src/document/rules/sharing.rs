@@ -10,9 +10,10 @@ use crate::document::access::{
 use crate::document::context::{CommandContext, Outcome};
 use crate::document::draft::{Deletion, Draft, EventExtras, change, link_used, nothing_shown};
 use crate::document::messages::{
-    AddShare, BinDocument, ChangeRole, CollaboratorGiven, DocumentError, EraseDocument, GrantRole,
-    ListCollaborators, ListShares, OpenShare, OpenedShare, PurgeDocument, ReadPermissions,
-    RemoveShare, RestoreDocument, RevokeRole, SetPermissions, UseShare, WithoutContent,
+    AddShare, BinDocument, ChangeRole, CollaboratorGiven, DocumentError, EraseDocument,
+    EraseFromBin, GrantRole, ListCollaborators, ListShares, OpenShare, OpenedShare, PurgeDocument,
+    ReadPermissions, RemoveShare, RestoreDocument, RevokeRole, SetPermissions, UseShare,
+    WithoutContent,
 };
 use crate::document::share_terms::{Opening, ShareTerms, ShareWanted};
 use crate::document::state::{Live, Share, tag, to_json};
@@ -71,6 +72,18 @@ impl DocumentRequest for EraseDocument {
 
     fn access(&self) -> Access {
         Access::Role(Action::Erase)
+    }
+
+    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
+        Ok(live.erase(context))
+    }
+}
+
+impl DocumentRequest for EraseFromBin {
+    type Reply = Answer;
+
+    fn access(&self) -> Access {
+        Access::Binned(Action::Erase)
     }
 
     fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {

@@ -22,8 +22,8 @@ use crate::document::content_reader::unpack;
 use crate::document::merge_job::ComputedMerge;
 use crate::document::messages::{
     AddComment, AddShare, AddVersion, ApplyMerge, BinDocument, ChangeRole, CreateDocument,
-    EraseDocument, GrantRole, MergeReply, OpenShare, OpenedShare, PrepareMerge, PurgeDocument,
-    ReadDocument, RemoveShare, RestoreDocument, RestoreOlderVersion, SetPermissions,
+    EraseDocument, EraseFromBin, GrantRole, MergeReply, OpenShare, OpenedShare, PrepareMerge,
+    PurgeDocument, ReadDocument, RemoveShare, RestoreDocument, RestoreOlderVersion, SetPermissions,
     UpdateDocument, UseShare, WithoutContent,
 };
 use crate::document::views::MergeConflict;
@@ -493,6 +493,11 @@ fn what_is_in_the_bin_can_only_be_restored_or_expire() {
         DocumentError::NotFound,
         "it was taken out"
     );
+    assert_eq!(
+        desk.ask(EraseFromBin).unwrap_err(),
+        DocumentError::NotFound,
+        "it is in no bin"
+    );
     desk.done(BinDocument);
     desk.ask(PurgeDocument {
         binned_before: Timestamp(i64::MAX),
@@ -503,6 +508,27 @@ fn what_is_in_the_bin_can_only_be_restored_or_expire() {
         desk.ask(RestoreDocument).unwrap_err(),
         DocumentError::NotFound
     );
+}
+
+#[test]
+fn an_owner_erases_what_is_in_the_bin_and_nobody_else_does() {
+    let mut desk = Desk::new("one\n");
+    let (viewer, stranger) = (desk.user(), desk.user());
+    desk.done(GrantRole {
+        user: viewer,
+        role: DocumentRole::Viewer,
+        email: None,
+    });
+    desk.done(BinDocument);
+    for (user, refusal) in [
+        (viewer, DocumentError::Forbidden),
+        (stranger, DocumentError::NotFound),
+    ] {
+        let asked = desk.ask_as(Requester::User(user), None, EraseFromBin);
+        assert_eq!(asked.unwrap_err(), refusal);
+    }
+    desk.ask(EraseFromBin).unwrap();
+    assert!(desk.document.is_vacant());
 }
 
 #[test]

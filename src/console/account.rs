@@ -23,7 +23,7 @@ pub(super) async fn answer(
     match (asked.path.get(2..).unwrap_or_default(), asked.form) {
         ([], None) => page(visit, session, &Shown::default()).await,
         ([], Some(form)) => change(visit, session, &form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

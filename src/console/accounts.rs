@@ -50,7 +50,7 @@ pub(super) async fn answer(
         ([id], None) => one(visit, session, id, &Shown::default()).await,
         ([id], Some(form)) => change(visit, session, id, &form).await,
         ([id, "open"], Some(form)) => open(visit, session, id, &form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn answer(
         }
         ([kind, id], None) => actor::page(visit, session, (kind, id), &Shown::default()).await,
         ([kind, id, command], Some(_)) => actor::steer(visit, session, (kind, id), command).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn answer(
         ([id], Some(form)) => keys.change(id, &form).await,
         ([id, "rotate"], Some(form)) => keys.rotate(id, &form).await,
         ([id, "revoke"], Some(_)) => keys.revoke(id).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

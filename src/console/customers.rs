@@ -31,7 +31,7 @@ pub(super) async fn answer(
         ([id], Some(form)) => customers.change(id, &form).await,
         ([id, "delete"], Some(_)) => customers.delete(id).await,
         ([id, "conversation"], Some(_)) => customers.begin(id).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -60,15 +60,18 @@ impl Form {
         Some(self.text(name).trim()).filter(|text| !text.is_empty())
     }
 
-    /// What somebody has written, whatever the fields are called, but for what is nobody's to read.
-    pub(super) fn written(&self) -> Vec<&str> {
+    /// What somebody has written: what has several words, and single ones in fields for texts; but
+    /// nothing that is nobody's to read.
+    pub(super) fn written(&self) -> Vec<String> {
         const NOT_WRITTEN: &[&str] = &["csrf", "etag", "key", "token", "password", "repeated"];
-        let fields = self.fields.iter();
-        let fields = fields.filter(|(name, _)| !NOT_WRITTEN.contains(&name.as_str()));
-        let texts = fields.map(|(_, value)| value.as_str());
-        texts
-            .filter(|text| text.contains(char::is_whitespace))
-            .collect()
+        const TEXTS: &[&str] = &["body", "content", "description", "message", "title"];
+        let is_written = |(name, text): &&(String, String)| {
+            let name = name.as_str();
+            let is_text = TEXTS.contains(&name) || text.contains(char::is_whitespace);
+            is_text && !NOT_WRITTEN.contains(&name) && !text.trim().is_empty()
+        };
+        let written = self.fields.iter().filter(is_written);
+        written.map(|(_, text)| text.clone()).collect()
     }
 
     /// All values of a field that may be ticked more than once.

@@ -153,7 +153,9 @@ async fn answer(
     {
         return Ok(refused(visit, Some(session), &problem, &form.written()));
     }
-    page(visit, session, asked).await
+    let written = asked.form.as_ref().map(Form::written).unwrap_or_default();
+    let answered = page(visit, session, asked).await;
+    Ok(answered.unwrap_or_else(|problem| refused(visit, Some(session), &problem, &written)))
 }
 
 /// Whether a page shows what is an account's.
@@ -165,6 +167,11 @@ fn is_of_account(path: &[&str]) -> bool {
             ..
         ]
     )
+}
+
+/// That no page has this address.
+fn no_such_page() -> Problem {
+    Problem::no_such("there is no such page")
 }
 
 /// Leads to the page that the path names.
@@ -203,12 +210,17 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["overview", ..] => overview::answer(visit, session, asked).await,
         ["store", ..] => store::answer(visit, session, asked).await,
         ["documents", ..] => documents::answer(visit, session, asked).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 
 /// A refusal as a page, or as a part of one, that says what to do.
-fn refused(visit: &Visit, session: Option<&Session>, problem: &Problem, written: &[&str]) -> Reply {
+fn refused(
+    visit: &Visit,
+    session: Option<&Session>,
+    problem: &Problem,
+    written: &[String],
+) -> Reply {
     let ending = Ending::Refused(problem.kind);
     let (heading, advice) = advice(problem);
     let about = html! {

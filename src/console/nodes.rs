@@ -24,7 +24,7 @@ pub(super) async fn answer(
     match (asked.path.get(1..).unwrap_or_default(), asked.form) {
         ([], None) => list(visit, session).await,
         (["drain"], Some(form)) => drain(visit, session, &form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn answer(
         ([], Some(form)) => create(visit, session, &form).await,
         ([id, "invite"], Some(_)) => invite(visit, session, id).await,
         ([id, "delete"], Some(_)) => delete(visit, session, id).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn answer(
             let chart = chart.ok_or_else(|| Problem::no_such("there is no such chart"))?;
             Ok(as_table(visit, session, &series, chart))
         }
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn problem(shown: &Shown, fields: &[&str]) -> Markup {
 }
 
 /// What somebody has written and could not be taken, to be copied.
-pub(super) fn kept(written: &[&str]) -> Markup {
+pub(super) fn kept(written: &[String]) -> Markup {
     html! {
         @for (number, text) in written.iter().enumerate() {
             div.field {

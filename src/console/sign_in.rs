@@ -78,7 +78,7 @@ pub(super) async fn answer(
         (["sign-in"], Some(form)) => sign_in(visit, &form).await,
         (["invitations", token], None) => Ok(invitation_page(visit, token, &Shown::default())),
         (["invitations", token], Some(form)) => accept(visit, token, &form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 
@@ -327,7 +327,7 @@ pub(super) async fn session(
             session.change(visit, change).await?;
             Ok(Reply::see_other("/console/accounts"))
         }
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Problem> {
     session.check_operator()?;
     if asked.path.len() > 1 || asked.form.is_some() {
-        return Err(Problem::no_such("there is no such page"));
+        return Err(crate::console::no_such_page());
     }
     let store = session.get("/admin/v1/store").await?;
     let page = (offset(visit) / PER_PAGE + 1).to_string();

@@ -36,7 +36,7 @@ pub(super) async fn answer(
         ([id], Some(form)) => users.change(id, &form).await,
         ([id, "invite"], Some(_)) => users.invite(id).await,
         ([id, "delete"], Some(_)) => users.delete(id).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn answer(
         ([id, "delete"], Some(_)) => hooks.delete(id).await,
         ([id, "deliveries", delivery], None) => hooks.delivery(id, delivery).await,
         ([id, "deliveries", delivery, "retry"], Some(_)) => hooks.retry(id, delivery).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -7,6 +7,7 @@ mod inbox;
 mod looks;
 mod people;
 mod settings;
+mod without_script;
 
 use serde_json::Value;
 

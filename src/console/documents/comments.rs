@@ -61,7 +61,7 @@ impl Docs<'_> {
                     "The comment is deleted.",
                 ))
             }
-            _ => Err(Problem::no_such("there is no such page")),
+            _ => Err(crate::console::no_such_page()),
         }
     }
 

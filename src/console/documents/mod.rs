@@ -78,7 +78,7 @@ pub(super) async fn answer(
         ([id, "delete"], Some(_)) => docs.delete(id).await,
         ([id, "restore"], Some(_)) => docs.restore(id).await,
         ([id, "erase"], Some(form)) => docs.erase(id, &form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

@@ -102,7 +102,7 @@ impl Docs<'_> {
         let Some(form) = form else {
             return match rest {
                 [] => self.sharing_page(document, &none).await,
-                _ => Err(Problem::no_such("there is no such page")),
+                _ => Err(crate::console::no_such_page()),
             };
         };
         let (which, done) = match rest {
@@ -113,7 +113,7 @@ impl Docs<'_> {
             ["people", user, "remove"] => ("", self.remove_person(document, user).await),
             ["permissions"] => ("permissions", self.permit(document, &form).await),
             ["owner"] => ("owner", self.hand_over(document, &form).await),
-            _ => return Err(Problem::no_such("there is no such page")),
+            _ => return Err(crate::console::no_such_page()),
         };
         match done {
             Err(refused)

@@ -7,6 +7,7 @@ use super::super::forms::Form;
 use super::super::layout::csrf;
 use super::super::parts::{is, number, target, text};
 use super::super::reply::Reply;
+use super::refused::Refused;
 use super::{HERE, Inbox};
 use crate::http::{Problem, Request, Verb};
 
@@ -40,7 +41,7 @@ pub(super) async fn answer(
         ([id, "edit"], Some(form)) => edit(inbox, conversation, id, &form).await,
         ([id, "redact"], Some(_)) => redact(inbox, conversation, id).await,
         ([id, "revisions"], None) => revisions(inbox, conversation, id).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 
@@ -164,7 +165,7 @@ fn message(inbox: &Inbox<'_>, message: &Value) -> Markup {
                 @if edited && !is_redacted { " " span.faint { "edited" } }
             }
             @if is_redacted { p.words.faint { "This message was redacted." } }
-            @else { (words(message)) (tools(inbox, message, sender, edited)) }
+            @else { (words(message)) (tools(inbox, message, edited)) }
         }
     }
 }
@@ -191,25 +192,44 @@ fn words(message: &Value) -> Markup {
     }
 }
 
+/// Whether the text of a message can be changed: it is an agent's, and a text.
+pub(super) fn is_editable(message: &Value) -> bool {
+    text(message, "sender_type") == "agent" && text(message, "type") == "text"
+}
+
+/// Where the text of a message is changed; with what was typed there, if that was refused.
+fn editor(inbox: &Inbox<'_>, message: &Value, refused: Option<&Refused>) -> Markup {
+    let id = text(message, "message_id");
+    let typed = refused.and_then(|refused| refused.edit(id));
+    let to = format!(
+        "{HERE}/{}/messages/{id}/edit",
+        text(message, "conversation_id")
+    );
+    html! {
+        form method="post" action=(to) hx-post=(to) hx-target={ "#" (id) } hx-swap="outerHTML" {
+            (csrf(inbox.session))
+            @if let Some(refused) = refused { (refused.why()) }
+            label for={ "edit-" (id) } { "Edit" }
+            textarea id={ "edit-" (id) } name="content" rows="3" required dir="auto" { "\n" (typed.unwrap_or(text(message, "content"))) }
+            button.button.small { "Save" }
+        }
+    }
+}
+
 /// What can be done with a message.
-fn tools(inbox: &Inbox<'_>, message: &Value, sender: &str, edited: bool) -> Markup {
+fn tools(inbox: &Inbox<'_>, message: &Value, edited: bool) -> Markup {
     let (conversation, id) = (
         text(message, "conversation_id"),
         text(message, "message_id"),
     );
     let at = format!("{HERE}/{conversation}/messages/{id}");
+    let refused = inbox.refused.as_ref();
+    let refused = refused.filter(|refused| refused.edit(id).is_some());
     html! {
-        details.tools {
+        details.tools open[refused.is_some()] {
             summary { span.hidden { "What to do with this message" } span aria-hidden="true" { "⋯" } }
             div {
-                @if sender == "agent" && text(message, "type") == "text" {
-                    form method="post" action={ (at) "/edit" } hx-post={ (at) "/edit" } hx-target={ "#" (id) } hx-swap="outerHTML" {
-                        (csrf(inbox.session))
-                        label for={ "edit-" (id) } { "Edit" }
-                        textarea id={ "edit-" (id) } name="content" rows="3" required dir="auto" { "\n" (text(message, "content")) }
-                        button.button.small { "Save" }
-                    }
-                }
+                @if is_editable(message) { (editor(inbox, message, refused)) }
                 @if edited {
                     button.button.small type="button" hx-get={ (at) "/revisions" } hx-target={ "#" (id) " .earlier-texts" } { "What it said before" }
                     div.earlier-texts {}

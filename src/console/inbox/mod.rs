@@ -4,14 +4,17 @@
 //! - here: the list, and the whole page
 //! - `thread.rs` the open conversation: its messages, and what is done with it
 //! - `messages.rs` one message as it is shown, sent, edited and redacted
+//! - `refused.rs` what was typed and refused where no script keeps it
 
 mod messages;
+mod refused;
 mod thread;
 
 use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use self::refused::Refused;
 use self::thread::Thread;
 use super::layout::{self, Page};
 use super::parts::{PER_PAGE, badge, number, offset, pages, refusal, target, text};
@@ -36,6 +39,8 @@ pub(super) struct Inbox<'i> {
     session: &'i Session,
     /// The users to whom conversations may be assigned.
     users: Found,
+    /// What was just sent and refused, which the page shows again.
+    refused: Option<Refused>,
 }
 
 /// The pages of the inbox, and the parts of them that a script asks for.
@@ -57,14 +62,23 @@ pub(super) async fn answer(
         visit,
         session,
         users: session.get("/v1/users?limit=100").await?,
+        refused: None,
     };
     match (path, asked.form) {
         (["people"], None) => Ok(Reply::json(&inbox.people())),
         ([], None) if visit.is_fragment() => inbox.list(None).await.map(Reply::part),
         ([], None) => inbox.page(None).await,
         ([id], None) => inbox.page(Some(Thread::read(&inbox, id).await?)).await,
-        ([id, rest @ ..], form) => thread::answer(&inbox, id, rest, form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        ([id, rest @ ..], form) => {
+            let written = form.as_ref().and_then(|form| Refused::of(rest, form));
+            match (thread::answer(&inbox, id, rest, form).await, written) {
+                (Err(problem), Some(written)) if problem.is_refusal() && !visit.is_fragment() => {
+                    inbox.again(id, written.because(problem)).await
+                }
+                (answered, _) => answered,
+            }
+        }
+        _ => Err(crate::console::no_such_page()),
     }
 }
 

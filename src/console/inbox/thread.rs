@@ -11,11 +11,12 @@ use super::super::layout::csrf;
 use super::super::parts::{number, target, text, time};
 use super::super::reply::Reply;
 use super::super::session::say;
+use super::refused::Refused;
 use super::{HERE, Inbox, PRIORITIES, capitalized, messages, priority, state};
 use crate::http::{Found, Problem, Request, Verb};
 
 /// Messages that are shown at once; those before are a click away.
-const MESSAGES: u64 = 50;
+pub(super) const MESSAGES: u64 = 50;
 const SNOOZES: &[(&str, &str)] = &[
     ("3600", "1 hour"),
     ("14400", "4 hours"),
@@ -50,7 +51,7 @@ pub(super) async fn answer(
             Ok(Reply::part(thread.composer(inbox)))
         }
         (["messages", rest @ ..], form) => messages::answer(inbox, id, rest, form).await,
-        _ => Err(Problem::no_such("there is no such page")),
+        _ => Err(crate::console::no_such_page()),
     }
 }
 
@@ -111,15 +112,19 @@ impl Thread {
         customer.map_or("", |customer| text(customer, "name"))
     }
 
-    fn is_closed(&self) -> bool {
+    /// How many messages it has, and so the number of the last one.
+    pub(super) fn last(&self) -> u64 {
+        number(&self.conversation.body, "message_count")
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
         text(&self.conversation.body, "status") == "closed"
     }
 
     /// The conversation with all that belongs to it.
     pub(super) async fn markup(&self, inbox: &Inbox<'_>) -> Result<Markup, Problem> {
         let id = self.id();
-        let last = number(&self.conversation.body, "message_count");
-        let messages = messages::page(inbox, id, last + 1, MESSAGES).await?;
+        let messages = messages::page(inbox, id, self.last() + 1, MESSAGES).await?;
         let side = self.side(inbox).await?;
         Ok(html! {
             section.thread aria-label="Conversation" {
@@ -213,15 +218,19 @@ impl Thread {
 
     /// Where an answer is written.
     fn composer(&self, inbox: &Inbox<'_>) -> Markup {
+        let refused = inbox.refused.as_ref();
+        let answer = refused.and_then(Refused::answer);
         html! {
+            @if let Some(refused) = refused.filter(|refused| refused.has_no_field()) { (refused.to_copy()) }
             @if self.is_closed() {
                 div.notice { "This conversation is closed. Reopen it to answer." }
             } @else {
                 form.composer method="post" action={ (self.action()) "/messages" } data-composer {
                     (csrf(inbox.session))
                     input type="hidden" name="key" value=(messages::new_key());
+                    @if let (Some(refused), Some(_)) = (refused, answer) { (refused.why()) }
                     label.hidden for="answer-text" { "Your answer" }
-                    textarea #answer-text name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer {}
+                    textarea #answer-text name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer { "\n" (answer.unwrap_or_default()) }
                     div.actions { button.button.primary { "Send" } }
                 }
             }

@@ -60,6 +60,18 @@ impl Form {
         Some(self.text(name).trim()).filter(|text| !text.is_empty())
     }
 
+    /// A text for others to read; blanks say nothing to them.
+    ///
+    /// # Errors
+    /// It is blank.
+    pub(super) fn words(&self, name: &'static str) -> Result<&str, Problem> {
+        let text = self.text(name);
+        match text.trim().is_empty() {
+            true => Err(Problem::invalid(name, "says nothing: write a word or more")),
+            false => Ok(text),
+        }
+    }
+
     /// What somebody has written: what has several words, and single ones in fields for texts; but
     /// nothing that is nobody's to read.
     pub(super) fn written(&self) -> Vec<String> {

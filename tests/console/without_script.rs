@@ -93,6 +93,32 @@ async fn a_refused_edit_stands_in_its_messages_field_beside_why() {
 }
 
 #[tokio::test]
+async fn what_says_nothing_is_refused_with_what_to_do() {
+    let account = account().await;
+    let (person, conversation, message) = answered(&account).await;
+    let to = format!("/console/inbox/{conversation}/messages");
+    for blank in ["", "  ", "\r\n \t\u{a0}\u{2003}\r\n"] {
+        let refused = person.post(&to, &[("content", blank)]).await.expect(422);
+        assert_says(&refused, "write a word or more");
+        let edit = format!("{to}/{message}/edit");
+        let refused = person.post(&edit, &[("content", blank)]).await.expect(422);
+        assert_says(&refused, "write a word or more");
+    }
+    assert_eq!(texts(&account, &conversation).await, ["the first words"]);
+    let document = account.live().document("1\n").await;
+    let id = document.rsplit('/').next().unwrap();
+    let comments = format!("/console/documents/{id}/comments");
+    let admin = Person::user(&account, "admin").await;
+    let blank = [("start_line", "1"), ("body", " \r\n ")];
+    let refused = admin.post(&comments, &blank).await.expect(422);
+    assert!(
+        refused.text.contains("write a word or more"),
+        "{}",
+        refused.text
+    );
+}
+
+#[tokio::test]
 async fn what_a_form_without_its_own_page_sent_can_be_copied() {
     let account = account().await;
     let (person, conversation, _) = answered(&account).await;

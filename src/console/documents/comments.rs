@@ -221,22 +221,8 @@ impl Docs<'_> {
     }
 
     async fn comment(&self, document: &Document, form: &Form) -> Result<Reply, Problem> {
-        let whole = |name: &str| {
-            let typed = form.filled(name);
-            typed.map(|typed| {
-                typed
-                    .parse::<u64>()
-                    .map_or_else(|_| json!(typed), Value::from)
-            })
-        };
-        let body = object([
-            ("version", form.filled("version").map(Value::from)),
-            ("start_line", whole("start_line")),
-            ("end_line", whole("end_line")),
-            ("body", Some(json!(form.text("body")))),
-        ]);
-        match self.post(&format!("{}/comments", document.at), &body).await {
-            Ok(_) => {
+        match self.commented(document, form).await {
+            Ok(()) => {
                 let to = format!("{}/comments", document.here);
                 let line = form.filled("start_line").unwrap_or_default();
                 let to = format!("{}#L{line}", target(&to, &[("from", line)]));
@@ -250,14 +236,38 @@ impl Docs<'_> {
         }
     }
 
+    async fn commented(&self, document: &Document, form: &Form) -> Result<(), Problem> {
+        let whole = |name: &str| {
+            let typed = form.filled(name);
+            typed.map(|typed| {
+                typed
+                    .parse::<u64>()
+                    .map_or_else(|_| json!(typed), Value::from)
+            })
+        };
+        let body = object([
+            ("version", form.filled("version").map(Value::from)),
+            ("start_line", whole("start_line")),
+            ("end_line", whole("end_line")),
+            ("body", Some(json!(form.words("body")?))),
+        ]);
+        let path = format!("{}/comments", document.at);
+        self.post(&path, &body).await.map(drop)
+    }
+
     async fn change_comment(
         &self,
         document: &Document,
         comment: &str,
         form: &Form,
     ) -> Result<Reply, Problem> {
+        // To settle one sends no words.
+        let words = match form.all("body").is_empty() {
+            true => None,
+            false => Some(json!(form.words("body")?)),
+        };
         let body = object([
-            ("body", form.filled("body").map(Value::from)),
+            ("body", words),
             (
                 "resolved",
                 form.filled("resolved").map(|word| json!(word == "true")),

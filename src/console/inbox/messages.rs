@@ -92,7 +92,7 @@ pub(super) async fn page(
 
 async fn send(inbox: &Inbox<'_>, conversation: &str, form: &Form) -> Result<Reply, Problem> {
     let path = format!("/v1/conversations/{conversation}/messages");
-    let body = json!({"content": form.text("content"), "sender_type": "agent"});
+    let body = json!({"content": form.words("content")?, "sender_type": "agent"});
     let request = Request {
         idempotency_key: form.filled("key"),
         ..Request::new(Verb::Post, &path, &body)
@@ -111,7 +111,7 @@ async fn edit(
     form: &Form,
 ) -> Result<Reply, Problem> {
     let path = format!("/v1/conversations/{conversation}/messages/{id}");
-    let body = json!({"content": form.text("content")});
+    let body = json!({"content": form.words("content")?});
     let edited = inbox
         .session
         .ask(Request::new(Verb::Patch, &path, &body))

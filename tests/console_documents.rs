@@ -224,6 +224,50 @@ async fn lines_that_were_not_changed_keep_their_ends() {
 }
 
 #[tokio::test]
+async fn a_base_that_no_page_has_named_is_refused_with_the_text_kept() {
+    let account = account().await;
+    let person = Person::user(&account, "admin").await;
+    let api = person.api(&account);
+    let at = api.document("1\n").await;
+    let here = here(&at);
+    let others = api.document("2\n").await;
+    let foreign = api.head(&others).await;
+    let form = person.page(&format!("{here}/edit")).await;
+    for base in [
+        "",
+        "head",
+        "main",
+        "1",
+        "nonsense",
+        "../../x",
+        "ver_0190163d8694739b85d52d5e4a4d6d5f",
+        &foreign,
+    ] {
+        let fields = [("base", base), ("content", "an hour of work\n")];
+        let refused = save(&person, &here, &form, &fields).await.expect(422).text;
+        assert!(
+            refused.contains("an hour of work")
+                && refused.contains("<code>base</code> must be the version that the page was made"),
+            "{base:?}: {refused}"
+        );
+    }
+    assert_eq!(api.text(&at).await, "1\n");
+    let comments = format!("{here}/comments");
+    for version in ["nonsense", &foreign] {
+        let fields = [
+            ("version", version),
+            ("start_line", "1"),
+            ("body", "kept words"),
+        ];
+        let refused = person.post(&comments, &fields).await.expect(422).text;
+        assert!(
+            refused.contains("<code>version</code>") && refused.contains("kept words"),
+            "{version:?}: {refused}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_is_searched_for_is_found() {
     let account = account().await;
     let person = Person::user(&account, "admin").await;

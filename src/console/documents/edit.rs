@@ -2,6 +2,7 @@
 //! is never put in its place unasked, and never lost.
 
 use colloquy_actors::accounts::Principal;
+use colloquy_model::id::VersionId;
 use colloquy_runtime::offload;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -172,7 +173,7 @@ impl Docs<'_> {
     }
 
     async fn saved(&self, document: &Document, form: &Form) -> Result<Reply, Problem> {
-        let base = segment("base", form.text("base"))?;
+        let base = form.text("base");
         if form.text("etag").is_empty() {
             return Err(Problem::invalid(
                 "etag",
@@ -261,13 +262,27 @@ impl Docs<'_> {
         self.session.ask(request).await.map(drop)
     }
 
+    /// The version that the page was made from: no other name of it, which may stand for another one
+    /// by now.
+    async fn base(&self, document: &Document, name: &str) -> Result<Value, Problem> {
+        let unknown = || {
+            let reason = "must be the version that the page was made from: copy your text, then load the page again";
+            Problem::invalid("base", reason)
+        };
+        let id: VersionId = name.parse().map_err(|_| unknown())?;
+        match self.version(document, &id.to_string()).await {
+            Err(problem) if problem.kind == Kind::NotFound => Err(unknown()),
+            found => found,
+        }
+    }
+
     async fn draft<'f>(
         &self,
         document: &Document,
         form: &'f Form,
         base: &str,
     ) -> Result<Draft<'f>, Problem> {
-        let base = self.version(document, base).await?;
+        let base = self.base(document, base).await?;
         let (was, written) = (
             text(&base, "content").to_owned(),
             form.text("content").to_owned(),

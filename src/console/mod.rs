@@ -56,6 +56,10 @@ use crate::http::{AppState, BodyReader, Kind, Problem, check_same_site};
 
 /// The methods that pages take.
 const METHODS: &str = "GET, HEAD, POST";
+/// The methods of a page that is only read.
+const READ_METHODS: &str = "GET, HEAD";
+/// Why an address is refused that no page has.
+const NO_SUCH_PAGE: &str = "there is no such page";
 
 /// Whether a path is the console's.
 pub(crate) fn serves(path: &str) -> bool {
@@ -153,8 +157,15 @@ async fn answer(
     {
         return Ok(refused(visit, Some(session), &problem, &form.written()));
     }
-    let written = asked.form.as_ref().map(Form::written).unwrap_or_default();
+    let written = asked.form.as_ref().map(Form::written);
     let answered = page(visit, session, asked).await;
+    let answered = match answered {
+        Err(problem) if written.is_some() && problem.reason == NO_SUCH_PAGE => {
+            Err(as_only_read(visit, session, path, problem).await)
+        }
+        answered => answered,
+    };
+    let written = written.unwrap_or_default();
     Ok(answered.unwrap_or_else(|problem| refused(visit, Some(session), &problem, &written)))
 }
 
@@ -171,7 +182,24 @@ fn is_of_account(path: &[&str]) -> bool {
 
 /// That no page has this address.
 fn no_such_page() -> Problem {
-    Problem::no_such("there is no such page")
+    Problem::no_such(NO_SUCH_PAGE)
+}
+
+/// Why nothing is posted to this address: no page has it, or one that is only read.
+async fn as_only_read(
+    visit: &Visit,
+    session: &Session,
+    path: &[&str],
+    problem: Problem,
+) -> Problem {
+    let form = None;
+    match page(visit, session, Asked { path, form }).await {
+        Err(_) => problem,
+        Ok(_) => Problem {
+            allow: Some(READ_METHODS),
+            ..Problem::new(Kind::MethodNotAllowed, "this page is only read")
+        },
+    }
 }
 
 /// Leads to the page that the path names.
@@ -194,12 +222,12 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
             let form = asked.form;
             overview::answer(visit, session, Asked { path, form }).await
         }
-        [] | [""] => Ok(Reply::see_other(session.home())),
+        [] | [""] if asked.form.is_none() => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
         ["customers", ..] => customers::answer(visit, session, asked).await,
         ["webhooks", ..] => webhooks::answer(visit, session, asked).await,
-        ["settings"] => Ok(Reply::see_other("/console/settings/account")),
+        ["settings"] if asked.form.is_none() => Ok(Reply::see_other("/console/settings/account")),
         ["settings", "account", ..] => account::answer(visit, session, asked).await,
         ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
@@ -284,9 +312,12 @@ fn advice(problem: &Problem) -> (&'static str, &'static str) {
             "Something went wrong here",
             "It is logged under the request's name. Try again, and tell an operator if it stays.",
         ),
+        Kind::MethodNotAllowed => (
+            "That can't be done",
+            "Go to the page that has the form, and send it from there.",
+        ),
         Kind::InvalidRequest
         | Kind::Unauthorized
-        | Kind::MethodNotAllowed
         | Kind::RequestTimeout
         | Kind::IdempotencyInProgress
         | Kind::CursorExpired

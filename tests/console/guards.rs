@@ -471,3 +471,41 @@ async fn the_public_address_says_where_forms_come_from() {
     assert_eq!(sent_from(&person, plain, &desk).await, 403);
     assert_eq!(sent_from(&person, "https://evil.example", &desk).await, 403);
 }
+
+#[tokio::test]
+async fn a_page_that_is_only_read_says_so_to_a_post() {
+    let server = Server::start();
+    let account = server.account().await;
+    let conversation = account.live().conversation().await;
+    let document = account.live().document("1\n").await;
+    let id = document.rsplit('/').next().unwrap();
+    let admin = Person::user(&account, "admin").await;
+    let operator = Person::operator(&server).await;
+    for (person, page) in [
+        (&operator, "/console".to_owned()),
+        (&operator, "/console/overview".to_owned()),
+        (&operator, "/console/store".to_owned()),
+        (&operator, "/console/nodes".to_owned()),
+        (&admin, "/console".to_owned()),
+        (&admin, "/console/settings".to_owned()),
+        (&admin, "/console/inbox".to_owned()),
+        (&admin, format!("/console/inbox/{conversation}/side")),
+        (&admin, format!("/console/documents/{id}")),
+        (&admin, format!("/console/documents/{id}/history")),
+        (&admin, format!("/console/documents/{id}/activity")),
+        (&admin, "/console/documents/new".to_owned()),
+        (&admin, "/console/session".to_owned()),
+    ] {
+        let refused = person.post(&page, &[("note", "kept words")]).await;
+        assert_eq!(refused.status, 405, "{page}: {}", refused.text);
+        assert_eq!(refused.header("allow"), "GET, HEAD", "{page}");
+        assert!(
+            refused.text.contains("only read") && refused.text.contains("kept words"),
+            "{page}: {}",
+            refused.text
+        );
+    }
+    for nothing in ["/console/nothing", "/console/inbox/conv_x/side"] {
+        admin.post(nothing, &[]).await.expect(404);
+    }
+}

@@ -228,7 +228,7 @@ const HTMX: &str = r#"{"allowEval":false,"includeIndicatorStyles":false,"selfReq
 fn around(visit: &Visit, session: &Session) -> Markup {
     let path = visit.path();
     let path = match path {
-        "/console" | "/console/" => "/console/overview",
+        "/console" => "/console/overview",
         path => path,
     };
     let is_here = |entry: &Entry| path.starts_with(entry.path);

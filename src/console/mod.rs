@@ -108,6 +108,9 @@ struct Asked<'a> {
 /// # Errors
 /// None but a panic: every refusal is a page.
 pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> Result<Reply, Problem> {
+    if let Some(to) = without_slash(&visit) {
+        return Ok(Reply::moved(&to));
+    }
     let path = visit.path().to_owned();
     let segments: Vec<&str> = path.split('/').skip(2).collect();
     if let ["assets", name] = segments.as_slice() {
@@ -124,6 +127,19 @@ pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> Result<Rep
     };
     let answered = answer(&visit, session.as_ref(), &segments, body).await;
     Ok(answered.unwrap_or_else(|problem| refused(&visit, session.as_ref(), &problem, &[])))
+}
+
+/// The address of the page that is asked for with a slash at its end.
+fn without_slash(visit: &Visit) -> Option<String> {
+    let is_read = matches!(*visit.request.method(), Method::GET | Method::HEAD);
+    let path = visit.path().trim_end_matches('/');
+    if !is_read || path.len() == visit.path().len() {
+        return None;
+    }
+    Some(match visit.request.query_string() {
+        "" => path.to_owned(),
+        query => format!("{path}?{query}"),
+    })
 }
 
 async fn answer(
@@ -217,12 +233,12 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
                 "Open an account's side first: choose the account.",
             ))
         }
-        [] | [""] if session.is_operator() && session.principal.is_none() => {
+        [] if session.is_operator() && session.principal.is_none() => {
             let path = &["overview"];
             let form = asked.form;
             overview::answer(visit, session, Asked { path, form }).await
         }
-        [] | [""] if asked.form.is_none() => Ok(Reply::see_other(session.home())),
+        [] if asked.form.is_none() => Ok(Reply::see_other(session.home())),
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
         ["customers", ..] => customers::answer(visit, session, asked).await,

@@ -13,6 +13,8 @@ pub(crate) enum Ending {
     Shown,
     /// The browser goes on at another page.
     GoesOn,
+    /// The page has another address, for good.
+    Moved,
     /// The form is shown again, with what is wrong with it; nothing has changed.
     FormRefused,
     /// Nothing is shown: the headers say it all.
@@ -87,8 +89,17 @@ impl Reply {
 
     /// Goes on at another page, with GET.
     pub(super) fn see_other(to: &str) -> Self {
+        Reply::elsewhere(Ending::GoesOn, to)
+    }
+
+    /// The same page at the address that it has.
+    pub(super) fn moved(to: &str) -> Self {
+        Reply::elsewhere(Ending::Moved, to)
+    }
+
+    fn elsewhere(ending: Ending, to: &str) -> Self {
         Reply {
-            ending: Ending::GoesOn,
+            ending,
             headers: vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
             body: Bytes::new(),
         }

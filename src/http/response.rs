@@ -192,6 +192,7 @@ pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) ->
     let status = match reply.ending {
         Ending::Shown => StatusCode::OK,
         Ending::GoesOn => StatusCode::SEE_OTHER,
+        Ending::Moved => StatusCode::PERMANENT_REDIRECT,
         Ending::Empty => StatusCode::NO_CONTENT,
         Ending::FormRefused => StatusCode::UNPROCESSABLE_ENTITY,
         Ending::Refused(kind) => kind.status(),

@@ -509,3 +509,27 @@ async fn a_page_that_is_only_read_says_so_to_a_post() {
         admin.post(nothing, &[]).await.expect(404);
     }
 }
+
+#[tokio::test]
+async fn a_slash_at_the_end_leads_to_the_page_without_it() {
+    let server = Server::start();
+    let account = server.account().await;
+    let admin = Person::user(&account, "admin").await;
+    let stranger = Person::stranger(&server);
+    for (path, to) in [
+        ("/console/", "/console"),
+        ("/console///", "/console"),
+        (
+            "/console/documents/?q=a%2Fb/",
+            "/console/documents?q=a%2Fb/",
+        ),
+        ("/console/inbox//", "/console/inbox"),
+        ("/console//evil.example/", "/console//evil.example"),
+    ] {
+        for person in [&admin, &stranger] {
+            let moved = person.get(path).await.expect(308);
+            assert_eq!(moved.location(), to, "{path}");
+        }
+    }
+    admin.post("/console/customers/", &[]).await.expect(404);
+}

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use actix_web::HttpRequest;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
 use colloquy_actors::limiter::RateLimitStatus;
 use colloquy_model::caller::{Actor, Caller, Tenant};
@@ -212,6 +213,10 @@ impl RequestContext {
                         ..problem
                     },
                 ))
+            }
+            RouteMatch::Nothing if seeks_the_start(&request) => {
+                let start = "/console".to_owned();
+                Ok(Response::Output(Output::SeeOther(start)))
             }
             RouteMatch::Nothing => Err(for_visitors(
                 &request,
@@ -422,6 +427,13 @@ impl RequestContext {
             },
         })
     }
+}
+
+/// Whether somebody has typed the server's name into a browser.
+fn seeks_the_start(request: &HttpRequest) -> bool {
+    request.uri().path() == "/"
+        && matches!(*request.method(), Method::GET | Method::HEAD)
+        && accept::names_a_page(request.headers())
 }
 
 /// The refusal as a page for a browser that went astray below a share link.

@@ -533,3 +533,19 @@ async fn a_slash_at_the_end_leads_to_the_page_without_it() {
     }
     admin.post("/console/customers/", &[]).await.expect(404);
 }
+
+#[tokio::test]
+async fn the_root_leads_people_to_the_console_and_programs_nowhere() {
+    let server = Server::start();
+    let led = Person::stranger(&server).get("/").await.expect(303);
+    assert_eq!(led.location(), "/console");
+    for accept in ["*/*", "application/json", "text/event-stream"] {
+        let told = server.anonymous().get("/").with("accept", accept).await;
+        told.error(404, "not_found", "");
+    }
+    let posted = server.anonymous().call("POST", "/");
+    posted
+        .with("accept", "text/html")
+        .await
+        .error(404, "not_found", "");
+}

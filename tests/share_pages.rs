@@ -659,6 +659,18 @@ async fn what_another_sites_page_sends_changes_nothing_and_shows_nothing() {
     );
 }
 
+#[tokio::test]
+async fn a_shared_page_has_the_icon_of_the_house() {
+    let shared = shared(GUIDE, json!({})).await;
+    let page = shared.page().await;
+    let (_, rest) = page
+        .split_once("<link rel=\"icon\" type=\"image/svg+xml\" href=\"")
+        .unwrap_or_else(|| panic!("{page}"));
+    let icon = rest.split('"').next().unwrap();
+    let icon = shared.holder.get(icon).await.expect(200);
+    assert_eq!(icon.header("content-type"), "image/svg+xml");
+}
+
 /// What a person finds missing on a page who hears it, or who has but a narrow window.
 const MISSING: &str = "[...document.querySelectorAll('input:not([type=hidden]), textarea')].filter(field => !field.labels.length)\
      .map(field => field.name)\

@@ -56,6 +56,11 @@ pub(super) fn path(name: &str) -> String {
     format!("/console/assets/{name}?v={}", *VERSION)
 }
 
+/// The address of the icon, which pages of others may have, too.
+pub(crate) fn icon() -> String {
+    path("icon.svg")
+}
+
 /// Answers with the one of this name.
 pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {

@@ -194,7 +194,7 @@ pub(super) fn page(visit: &Visit, session: Option<&Session>, page: Page) -> Repl
                 @if let Some(session) = session { meta name="csrf" content=(session.csrf); }
                 meta name="htmx-config" content=(HTMX);
                 title { (page.title) " · Colloquy" }
-                link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
+                link rel="icon" type="image/svg+xml" href=(assets::icon());
                 link rel="stylesheet" href=(assets::path("console.css"));
                 @for script in SCRIPTS.iter().chain(page.scripts) {
                     script src=(assets::path(script)) defer {}

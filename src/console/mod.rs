@@ -46,6 +46,7 @@ use actix_web::HttpRequest;
 use actix_web::http::Method;
 use maud::html;
 
+pub(crate) use self::assets::icon;
 pub(crate) use self::history::{History, keep as keep_history};
 pub(crate) use self::reply::{Ending, Reply};
 

@@ -11,6 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::console;
 use crate::http::accept;
 use crate::http::problem::{Kind, More, Outcome, Problem};
 use crate::markdown::{self, Block};
@@ -514,6 +515,7 @@ pub(super) fn framed(title: &str, body: &Markup) -> Bytes {
                 // With the header's word alone, a form's POST would say that it comes from nowhere.
                 meta name="referrer" content="same-origin";
                 title { (title) }
+                link rel="icon" type="image/svg+xml" href=(console::icon());
                 link rel="stylesheet" href="/docs/share.css";
             }
             body { main { (body) } }

@@ -68,10 +68,11 @@ async fn no_cookie_opens_anything_but_its_own_session() {
     let account = server.account().await;
     let person = Person::user(&account, "agent").await;
     let line = person.cookie.clone().unwrap();
+    let other = if line.ends_with('0') { '1' } else { '0' };
     let forged = [
         "colloquy_session=".to_owned(),
         "colloquy_session=cs_0".to_owned(),
-        format!("{}0", &line[..line.len() - 1]),
+        format!("{}{other}", &line[..line.len() - 1]),
         format!("colloquy_session={}", account.test_key()),
         "colloquy_session=\"';--".to_owned(),
     ];

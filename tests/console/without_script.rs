@@ -1,6 +1,7 @@
 //! The console as a browser without script has it: each form is answered by a whole page, and what
 //! was typed into one that is refused stands on it again, beside why.
 
+use futures_util::future::join_all;
 use serde_json::json;
 
 use super::super::support::console::{Person, Seen};
@@ -52,6 +53,23 @@ async fn a_refused_answer_stands_in_its_field_beside_why() {
     assert_eq!(
         texts(&account, &conversation).await,
         ["the first words", "shorter"]
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_on_its_way_already_is_sent_again_under_its_own_name() {
+    let account = account().await;
+    let (person, conversation, _) = answered(&account).await;
+    let to = format!("/console/inbox/{conversation}/messages");
+    let fields = [("content", "pressed twice"), ("key", "once")];
+    for seen in join_all((0..16).map(|_| person.post(&to, &fields))).await {
+        if seen.status != 303 {
+            assert_eq!(seen.expect(422).held("key"), "once");
+        }
+    }
+    assert_eq!(
+        texts(&account, &conversation).await,
+        ["the first words", "pressed twice"]
     );
 }
 

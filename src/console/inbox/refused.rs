@@ -8,12 +8,12 @@ use super::super::parts::{is, kept, number, refusal};
 use super::super::reply::Reply;
 use super::thread::{self, Thread};
 use super::{Inbox, messages};
-use crate::http::Problem;
+use crate::http::{Kind, Problem};
 
 /// Where a text was typed.
 enum Typed {
-    /// As a new answer.
-    Answer,
+    /// As a new answer, sent under this name.
+    Answer { key: String },
     /// Into the field of the message with this identifier.
     Message(String),
     /// Into a field that is not on the page, or not any more.
@@ -48,7 +48,9 @@ impl Refused {
     /// The text that a form sends below a conversation, if it sends one.
     pub(super) fn of(path: &[&str], form: &Form) -> Option<Written> {
         let typed = match path {
-            ["messages"] => Typed::Answer,
+            ["messages"] => Typed::Answer {
+                key: form.text("key").to_owned(),
+            },
             ["messages", id, "edit"] => Typed::Message((*id).to_owned()),
             _ => return None,
         };
@@ -58,7 +60,16 @@ impl Refused {
 
     /// What was typed as a new answer.
     pub(super) fn answer(&self) -> Option<&str> {
-        matches!(self.typed, Typed::Answer).then_some(&*self.content)
+        matches!(self.typed, Typed::Answer { .. }).then_some(&*self.content)
+    }
+
+    /// The name under which the answer is to be sent again, where it is on its way already: under
+    /// another one it would be sent twice.
+    pub(super) fn key(&self) -> Option<&str> {
+        match &self.typed {
+            Typed::Answer { key } if self.problem.kind == Kind::IdempotencyInProgress => Some(key),
+            Typed::Answer { .. } | Typed::Message(_) | Typed::Elsewhere => None,
+        }
     }
 
     /// What was typed in the place of a message's text.
@@ -93,8 +104,8 @@ impl Inbox<'_> {
             Typed::Message(message) if self.has_field(id, &message, thread.last()).await => {
                 Typed::Message(message)
             }
-            Typed::Answer if !thread.is_closed() => Typed::Answer,
-            Typed::Answer | Typed::Message(_) | Typed::Elsewhere => Typed::Elsewhere,
+            Typed::Answer { key } if !thread.is_closed() => Typed::Answer { key },
+            Typed::Answer { .. } | Typed::Message(_) | Typed::Elsewhere => Typed::Elsewhere,
         };
         let inbox = Inbox {
             refused: Some(Refused { typed, ..refused }),

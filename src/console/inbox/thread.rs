@@ -220,6 +220,8 @@ impl Thread {
     fn composer(&self, inbox: &Inbox<'_>) -> Markup {
         let refused = inbox.refused.as_ref();
         let answer = refused.and_then(Refused::answer);
+        let key = refused.and_then(Refused::key);
+        let key = key.map_or_else(messages::new_key, str::to_owned);
         html! {
             @if let Some(refused) = refused.filter(|refused| refused.has_no_field()) { (refused.to_copy()) }
             @if self.is_closed() {
@@ -227,7 +229,7 @@ impl Thread {
             } @else {
                 form.composer method="post" action={ (self.action()) "/messages" } data-composer {
                     (csrf(inbox.session))
-                    input type="hidden" name="key" value=(messages::new_key());
+                    input type="hidden" name="key" value=(key);
                     @if let (Some(refused), Some(_)) = (refused, answer) { (refused.why()) }
                     label.hidden for="answer-text" { "Your answer" }
                     textarea #answer-text name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer { "\n" (answer.unwrap_or_default()) }

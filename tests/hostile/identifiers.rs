@@ -56,6 +56,8 @@ impl World {
             .await
             .expect(200);
         ids.insert("key_id", keys.column("key_id").remove(2));
+        let colleague = operator.post("/admin/v1/operators", json!({"name": "Ada"}));
+        ids.insert("operator_id", colleague.await.expect(201).id("operator_id"));
         // One delivery only: the number of a second one may differ in the one digit that is
         // changed.
         let hook = json!({"url": receiver.url(), "events": ["message.updated"]});

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::shapes::{KEY, assert_id, assert_shape, instant};
-use crate::support::{account, until};
+use crate::support::{Server, Setup, account, until};
 
 #[tokio::test]
 async fn a_key_shows_its_secret_once_and_every_field() {
@@ -188,6 +188,43 @@ async fn a_key_narrowed_by_address_is_403_from_elsewhere() {
     for bad in ["10.1.2.0/33", "not an address", "::/129"] {
         let body = json!({"type": "test", "allowed_ips": [bad]});
         account.operator().post(&path, body).await.expect(400);
+    }
+}
+
+#[tokio::test]
+async fn an_address_behind_a_proxy_counts_where_the_proxy_is_believed() {
+    let believing = Setup::default().env("COLLOQUY__SERVER__TRUSTED_PROXIES", "[\"127.0.0.1\"]");
+    for (server, believed) in [(believing.start(), 200), (Server::start(), 403)] {
+        let account = server.account().await;
+        let narrowed = json!({"type": "test", "allowed_ips": ["192.0.2.0/24", "2001:db8::/32"]});
+        let (client, _) = account.key(narrowed).await;
+        let seen = async |headers: &[(&str, &str)]| {
+            let call = client.get("/v1");
+            let call = headers
+                .iter()
+                .fold(call, |call, (name, value)| call.with(name, value));
+            call.await.status
+        };
+        let older = ("x-forwarded-for", "192.0.2.7");
+        for headers in [
+            &[("forwarded", "for=192.0.2.60;proto=https")][..],
+            &[("forwarded", "for=1.1.1.1, for=\"[2001:db8::17]:4711\"")],
+            &[older],
+            &[older, ("forwarded", "for=1.1.1.1")],
+        ] {
+            assert_eq!(seen(headers).await, believed, "{headers:?}");
+        }
+        for headers in [
+            &[][..],
+            &[("forwarded", "for=192.0.2.60, for=1.1.1.1")],
+            &[("forwarded", "for=192.0.2.60, for=unknown")],
+            &[
+                ("forwarded", "for=192.0.2.60"),
+                ("x-forwarded-for", "1.1.1.1"),
+            ],
+        ] {
+            assert_eq!(seen(headers).await, 403, "{headers:?}");
+        }
     }
 }
 

@@ -1,23 +1,17 @@
 //! Where a request comes from, and whether its key may make it now.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use actix_web::HttpRequest;
-use actix_web::http::header::HeaderName;
 use colloquy_actors::accounts::Principal;
 use colloquy_actors::limiter::{
     LimitKey, Limits, LinkRefusal, PeekPermit, RateLimitStatus, TakePermit,
 };
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::shard::ShardError;
-use ipnet::IpNet;
 
 use super::app_state::AppState;
 use super::authentication;
 use super::problem::{Outcome, Problem};
-
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Where a request comes from, and when it came.
 #[derive(Debug, Clone, Copy)]
@@ -26,54 +20,6 @@ pub(super) struct Arrival {
     pub(super) address: IpAddr,
     /// When the request came, by the wall clock.
     pub(super) at: Timestamp,
-}
-
-/// The client's address: the peer's, or behind proxies that are believed, the last one that is none
-/// of them.
-pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr {
-    let peer = peer(request);
-    let believed = |address: &IpAddr| proxies.iter().any(|range| range.contains(address));
-    if !believed(&peer) {
-        return peer;
-    }
-    let lines = request
-        .headers()
-        .get_all(FORWARDED_FOR)
-        .filter_map(|line| line.to_str().ok());
-    let hops: Vec<&str> = lines.flat_map(|line| line.split(',')).collect();
-    let mut address = peer;
-    for hop in hops.into_iter().rev() {
-        let Ok(hop) = hop.trim().parse::<IpAddr>() else {
-            return address;
-        };
-        address = hop.to_canonical();
-        if !believed(&address) {
-            return address;
-        }
-    }
-    address
-}
-
-fn peer(request: &HttpRequest) -> IpAddr {
-    request
-        .peer_addr()
-        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| {
-            peer.ip().to_canonical()
-        })
-}
-
-/// The scheme by which the client has asked, where a proxy that is believed says so.
-pub(super) fn forwarded_scheme(proxies: &[IpNet], request: &HttpRequest) -> Option<&'static str> {
-    let peer = peer(request);
-    if !proxies.iter().any(|range| range.contains(&peer)) {
-        return None;
-    }
-    let said = request.headers().get(FORWARDED_PROTO)?.to_str().ok()?;
-    // Of several, the nearest proxy's word is the last.
-    let nearest = said.rsplit(',').next().unwrap_or_default().trim();
-    ["http", "https"]
-        .into_iter()
-        .find(|scheme| nearest.eq_ignore_ascii_case(scheme))
 }
 
 /// Checks the address, then counts the request; people in the console are not limited. The numbers of the limits go into `status`, whatever
@@ -162,26 +108,4 @@ pub(super) fn granted(status: &RateLimitStatus) -> Result<(), Problem> {
         "the key's rate limit is spent",
         status.retry_after_seconds.unwrap_or(1),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use actix_web::test::TestRequest;
-
-    use super::*;
-
-    #[test]
-    fn only_proxies_that_are_believed_may_name_the_client() {
-        let request = TestRequest::default()
-            .peer_addr("10.0.0.9:1".parse().unwrap())
-            .insert_header(("x-forwarded-for", "1.1.1.1, 203.0.113.7, 10.0.0.8"))
-            .to_http_request();
-        let of = |proxies: &[&str]| {
-            let proxies: Vec<IpNet> = proxies.iter().map(|text| text.parse().unwrap()).collect();
-            client_address(&proxies, &request).to_string()
-        };
-        assert_eq!(of(&[]), "10.0.0.9");
-        assert_eq!(of(&["10.0.0.0/8"]), "203.0.113.7");
-    }
 }

@@ -24,6 +24,7 @@ use super::authentication::{self, Acting, Needs};
 use super::body::{BodyReader, Encoding, RawBody, check_media_type};
 use super::budget::BudgetOwner;
 use super::concurrency::ConcurrencyPermit;
+use super::forwarded;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
 use super::idle::{IdleTimer, InUse};
 use super::operation::{AuthRequirement, Operation, Verb};
@@ -163,7 +164,7 @@ impl RequestContext {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
             request_id: Arc::clone(&self.request_id),
-            address: admission::client_address(&self.app.proxies, &self.request),
+            address: forwarded::client_address(&self.app.proxies, &self.request),
         };
         let reply = console::serve(visit, &mut body).await;
         self.body_comes = self.body_comes && !body.has_ended();
@@ -232,7 +233,7 @@ impl RequestContext {
         body: &mut BodyReader<'_>,
     ) -> Result<Output, Problem> {
         let arrival = Arrival {
-            address: admission::client_address(&self.app.proxies, &self.request),
+            address: forwarded::client_address(&self.app.proxies, &self.request),
             at: Timestamp::now(),
         };
         let identified =

@@ -37,6 +37,7 @@ mod connections;
 mod cors;
 mod dispatch;
 mod docs;
+mod forwarded;
 mod headers;
 mod idempotency;
 mod idle;

@@ -5,8 +5,8 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{HOST, HeaderName, ORIGIN};
 use url::Url;
 
-use super::admission;
 use super::app_state::AppState;
+use super::forwarded;
 use super::problem::Problem;
 
 /// Where a request comes from, as browsers say it (W3C, Fetch Metadata).
@@ -45,7 +45,7 @@ fn is_own_origin(app: &AppState, request: &HttpRequest, origin: &str) -> bool {
     let (public_scheme, public_host) = public.split_once("://").unwrap_or_default();
     let asked = text(request, &HOST).unwrap_or(public_host);
     let is_public = asked.eq_ignore_ascii_case(public_host);
-    let forwarded = admission::forwarded_scheme(&app.proxies, request);
+    let forwarded = forwarded::scheme(&app.proxies, request);
     let scheme = forwarded.unwrap_or(if is_public { public_scheme } else { "http" });
     let own = format!("{scheme}://{asked}");
     // A proxy may ask by a name of its own, or speak of its own last step only.

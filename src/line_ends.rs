@@ -33,6 +33,12 @@ pub(crate) fn kept(before: &str, written: &str) -> String {
     }
 }
 
+/// How the first line of these texts ends that does; LF where none does.
+pub(crate) fn first<'t>(texts: impl IntoIterator<Item = &'t str>) -> &'static str {
+    let mut found = texts.into_iter().flat_map(ends);
+    found.next().unwrap_or("\n")
+}
+
 /// How each line ends that does.
 fn ends(text: &str) -> Vec<&'static str> {
     let mut bytes = text.bytes().peekable();

@@ -389,6 +389,35 @@ async fn a_branch_that_has_moved_on_keeps_the_text_too() {
 }
 
 #[tokio::test]
+async fn what_stands_in_a_conflicts_place_keeps_the_line_ends_of_its_sides() {
+    let account = account().await;
+    let person = Person::user(&account, "admin").await;
+    let api = person.api(&account);
+    let of = |first: &str, last: &str| format!("{first}1\r\n2\r\n3\r\n4\r\n5\r\n{last}");
+    let at = api.document(&of("a\r\n", "b\r\n")).await;
+    api.branch(&at, "side", &of("a2\r\n", "")).await;
+    api.write(&at, &of("a1\n", "b1\r\n")).await;
+    let here = here(&at);
+    let merge = person
+        .page(&format!("{here}/merge?source=side&target=main"))
+        .await;
+    assert!(merge.contains("Conflict 2 of 2"), "{merge}");
+    let ids = ["source", "target"].map(|name| (name, hidden(&merge, name)));
+    let mut fields = vec![
+        ("source_name", "side"),
+        ("target_name", "main"),
+        ("choice-0", "edited"),
+        ("text-0", "a1\r\na2\r\n"),
+        ("choice-1", "edited"),
+        ("text-1", "b1\r\n"),
+    ];
+    fields.extend(ids.iter().map(|(name, value)| (*name, value.as_str())));
+    let path = format!("{here}/merge");
+    person.post(&path, &fields).await.expect(303);
+    assert_eq!(api.text(&at).await, of("a1\na2\r\n", "b1\r\n"));
+}
+
+#[tokio::test]
 async fn conflicts_are_decided_one_by_one() {
     let account = account().await;
     let person = Person::user(&account, "admin").await;

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_actors::accounts::{ChangeSession, KnownSession, Principal};
 use colloquy_actors::sign_in::Person;
-use colloquy_model::caller::{Actor, Mode};
+use colloquy_model::caller::{Actor, Mode, Tenant};
 use colloquy_model::id::DocumentId;
 use colloquy_model::key::{SecretHash, same_hash, secret_hash};
 use colloquy_model::time::Timestamp;
@@ -118,6 +118,12 @@ impl Session {
         } else {
             "/console/overview"
         }
+    }
+
+    /// Whose side of the console is open: an account's in a mode, else that of who signed in.
+    pub(super) fn tenant(&self) -> Tenant {
+        let own = self.known.tenant;
+        self.principal.as_ref().map_or(own, Principal::tenant)
     }
 
     /// Whose session it is.

@@ -1,7 +1,6 @@
 //! Writing: the text with a preview beside it. What was written on an older state than there is now
 //! is never put in its place unasked, and never lost.
 
-use colloquy_actors::accounts::Principal;
 use colloquy_model::id::VersionId;
 use colloquy_runtime::offload;
 use maud::{Markup, html};
@@ -287,10 +286,8 @@ impl Docs<'_> {
             text(&base, "content").to_owned(),
             form.text("content").to_owned(),
         );
-        let principal = self.session.principal.as_ref();
-        let tenant = principal.map_or(self.session.person().tenant, Principal::tenant);
         let bytes = was.len() + written.len();
-        let compared = offload::run_linear(tenant, bytes, move || {
+        let compared = offload::run_linear(self.session.tenant(), bytes, move || {
             let content = line_ends::kept(&was, &written);
             (content != was, content)
         });

@@ -1,6 +1,7 @@
 //! Bringing one line of versions into another: first what it would give, then each conflict for
 //! itself, then the merge, of exactly the versions that were shown.
 
+use colloquy_runtime::offload;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use crate::console::layout::csrf;
 use crate::console::parts::{Field, grouped, is, number, refusal, text};
 use crate::console::reply::Reply;
 use crate::http::{Kind, Problem, undecided};
+use crate::line_ends;
 
 /// Lines around a conflict that are shown.
 const AROUND: usize = 3;
@@ -207,6 +209,18 @@ impl Docs<'_> {
         }
     }
 
+    /// What is to stand in the place of each conflict.
+    async fn resolutions(&self, list: Vec<Value>, form: &Form) -> Result<Value, Problem> {
+        let length =
+            |conflict: &Value| text(conflict, "ours").len() + text(conflict, "theirs").len();
+        let (bytes, form) = (list.iter().map(length).sum(), form.clone());
+        let chosen = offload::run_linear(self.session.tenant(), bytes, move || {
+            resolutions(&list, &form)
+        });
+        let chosen = chosen.await.map_err(|_| Problem::crashed())?;
+        chosen.map(Value::Array)
+    }
+
     /// Merges what was shown, as it was decided; gives the number of the new version.
     async fn merged(&self, document: &Document, form: &Form) -> Result<u64, Problem> {
         let sides = Sides {
@@ -216,7 +230,7 @@ impl Docs<'_> {
             target: json!({"id": form.text("target")}),
         };
         let resolutions = match self.tried(document, &sides).await? {
-            Outcome::Conflicts { list, .. } => Some(Value::Array(resolutions(&list, form)?)),
+            Outcome::Conflicts { list, .. } => Some(self.resolutions(list, form).await?),
             Outcome::UpToDate | Outcome::Clean(_) => None,
         };
         let body = object([
@@ -240,7 +254,6 @@ fn places(count: usize) -> String {
     }
 }
 
-/// What is to stand in the place of each conflict.
 fn resolutions(list: &[Value], form: &Form) -> Result<Vec<Value>, Problem> {
     let mut chosen = Vec::new();
     for conflict in list {
@@ -262,21 +275,25 @@ fn resolutions(list: &[Value], form: &Form) -> Result<Vec<Value>, Problem> {
 }
 
 fn both(ours: &str, theirs: &str) -> String {
-    let ends = ours.is_empty() || ours.ends_with('\n');
-    format!("{ours}{}{theirs}", if ends { "" } else { "\n" })
+    let has_end = ours.is_empty() || ours.ends_with(['\n', '\r']);
+    let end = if has_end {
+        ""
+    } else {
+        line_ends::first([ours, theirs])
+    };
+    format!("{ours}{end}{theirs}")
 }
 
-/// Words of one's own, with the line ends that the sides have.
+/// Words of one's own, with the line ends that the sides have: the field held both.
 fn edited(words: &str, ours: &str, theirs: &str) -> String {
-    let ends = [ours, theirs].iter().any(|side| side.ends_with('\n'));
+    let ends = [ours, theirs]
+        .iter()
+        .any(|side| side.ends_with(['\n', '\r']));
     let mut words = words.to_owned();
     if ends && !words.is_empty() && !words.ends_with('\n') {
         words.push('\n');
     }
-    match ours.contains("\r\n") && theirs.contains("\r\n") {
-        true => words.replace('\n', "\r\n"),
-        false => words,
-    }
+    line_ends::kept(&both(ours, theirs), &words)
 }
 
 fn conflicts(merged: &str, list: &[Value], shown: &Shown) -> Markup {

@@ -102,7 +102,7 @@ pub(super) async fn comment(call: ApiCall, Form(remark): Form<Remark>) -> Result
 
 async fn add(call: &ApiCall, remark: Remark) -> Result<Answer, Problem> {
     let link = opened(call, remark.password.as_deref()).await?;
-    let words = remark.body.replace("\r\n", "\n");
+    let words = line_ends::in_a_field(&remark.body);
     let body =
         CommentBody::new(words.as_str()).map_err(|reason| Problem::invalid("body", reason))?;
     let nonce = conditions::sound_key(&remark.nonce)

@@ -79,8 +79,11 @@ impl Form {
         const TEXTS: &[&str] = &["body", "content", "description", "message", "title"];
         let is_written = |(name, text): &&(String, String)| {
             let name = name.as_str();
-            let is_text = TEXTS.contains(&name) || text.contains(char::is_whitespace);
-            is_text && !NOT_WRITTEN.contains(&name) && !text.trim().is_empty()
+            // `was_…` holds what a field held before, `text-…` what is to stand in a conflict's place.
+            let is_hidden = NOT_WRITTEN.contains(&name) || name.starts_with("was_");
+            let is_text = TEXTS.contains(&name) || name.starts_with("text-");
+            let has_words = is_text || text.contains(char::is_whitespace);
+            has_words && !is_hidden && !text.trim().is_empty()
         };
         let written = self.fields.iter().filter(is_written);
         written.map(|(_, text)| text.clone()).collect()

@@ -152,7 +152,9 @@ async fn answer(
     let method = visit.request.method();
     let form = if method == Method::POST {
         let form = forms::read(visit, session, body).await?;
-        check_same_site(&visit.app, &visit.request)?;
+        if let Err(problem) = check_same_site(&visit.app, &visit.request) {
+            return Ok(refused(visit, session, &problem, &form.written()));
+        }
         Some(form)
     } else if method == Method::GET || method == Method::HEAD {
         None
@@ -209,6 +211,10 @@ async fn as_only_read(
     path: &[&str],
     problem: Problem,
 ) -> Problem {
+    if is_of_account(path) && session.principal.is_none() {
+        // Whatever is there, it is nothing before an account is chosen.
+        return problem;
+    }
     let form = None;
     match page(visit, session, Asked { path, form }).await {
         Err(_) => problem,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::clock::Clock;
 use crate::support::server::Folder;
 use crate::support::{
-    Answer, Client, Server, Setup, SmallDisk, account, account_with_client, unique, until,
+    Answer, Client, Server, Setup, SmallDisk, account, account_with_client, sized, unique, until,
 };
 
 /// The contract's bound, and a little for a busy machine.
@@ -348,6 +348,41 @@ async fn a_search_knows_everything_after_kill_9() {
         assert_eq!(found(now), [first.as_str()]);
         let all = search(&c, "quokka", "&limit=1").await;
         assert_eq!(all.total(), round as u64 + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_of_ten_thousand_messages_is_found_by_any_and_its_index_made_anew() {
+    let mut server = Server::start();
+    let account = server.account().await;
+    let key = account.test_key().to_owned();
+    let c = account.test();
+    let conversation = c.conversation().await;
+    let last = sized(10_000, 300) - 1;
+    for from in (0..=last).step_by(100) {
+        let message = |n: u64| {
+            let body = json!({"content": format!("wombat number{n}end")});
+            json!({"op": "message", "conversation_id": conversation, "body": body})
+        };
+        let operations: Vec<Value> = (from..from + 100).map(message).collect();
+        let bulk = json!({"operations": operations});
+        c.post("/v1/conversations/bulk", bulk).await.expect(200);
+    }
+    said(&c, &["a wombat elsewhere"]).await;
+    for _ in 0..2 {
+        let c = server.with_key(&key);
+        until("the index has caught up", AGAIN_WITHIN, async || {
+            let asked = c.get(&format!("{CONVERSATIONS}?q=wombat&limit=1")).await;
+            (asked.status == 200).then(|| assert_eq!(asked.total(), 2))
+        })
+        .await;
+        for n in [0, last / 2, last] {
+            let q = format!("number{n}end");
+            assert_eq!(finds(&c, &q).await, [conversation.as_str()], "{q}");
+        }
+        assert!(server.term().success());
+        fs::remove_file(index_of(&server)).unwrap();
+        server.restart();
     }
 }
 

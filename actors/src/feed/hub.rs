@@ -601,3 +601,68 @@ fn run(told: &Inbox, share_max: &AtomicUsize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use colloquy_model::caller::Mode;
+    use colloquy_model::event::{EventRow, SeenNow};
+    use colloquy_model::event_kind::EventKind;
+    use colloquy_model::sequence::Sequence;
+    use colloquy_model::stream::FeedNumber;
+    use colloquy_model::time::Timestamp;
+
+    fn publish(feed: &Feed, position: i64, tenant: Tenant) {
+        let row = EventRow {
+            position: Position(position),
+            tenant,
+            number: FeedNumber(1),
+            entity: EntityNumber(1),
+            sequence: Sequence(1),
+            kind: EventKind::MessageCreated,
+            at: Timestamp(0),
+        };
+        let event = Event::new(row, SeenNow::default(), b"{}".as_slice().into());
+        feed.batch().event(event);
+    }
+
+    /// The positions of events up to where everything has come.
+    async fn positions(subscription: &mut Subscription) -> Vec<i64> {
+        let mut seen = Vec::new();
+        loop {
+            match subscription.next().await.unwrap() {
+                Item::Event(event) => seen.push(event.position.0),
+                Item::Reached(_) => return seen,
+                Item::Endpoint(..)
+                | Item::EndpointGone(..)
+                | Item::Renamed(..)
+                | Item::Redacted(_) => {}
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn webhooks_are_given_the_events_of_who_has_an_endpoint_and_others_all() {
+        let feed = Feed::new();
+        let mut webhooks = feed.subscribe(Interest::Webhooks, 100);
+        let mut conversations = feed.subscribe(Interest::Conversations, 100);
+        let (live, test) = (Tenant::of(1, Mode::Live), Tenant::of(1, Mode::Test));
+        let (one, other) = (WebhookId::new(Timestamp(0)), WebhookId::new(Timestamp(0)));
+        publish(&feed, 1, live);
+        feed.recovered_endpoint(one, live);
+        publish(&feed, 2, live);
+        publish(&feed, 3, test);
+        feed.recovered_endpoint(other, live);
+        feed.batch().endpoint_gone(Position(4), one);
+        publish(&feed, 5, live);
+        feed.batch().endpoint_gone(Position(6), other);
+        publish(&feed, 7, live);
+        feed.reach();
+        assert_eq!(positions(&mut webhooks).await, [2, 5]);
+        assert_eq!(positions(&mut conversations).await, [1, 2, 3, 5, 7]);
+        assert_eq!(feed.lag(Interest::Webhooks, Position(6)), 0);
+        assert_eq!(feed.lag(Interest::Conversations, Position(5)), 2);
+    }
+}

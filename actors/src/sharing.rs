@@ -61,7 +61,7 @@ async fn tell_spending(broadcast: &dyn Broadcast, limits: &SharedLimits) {
 
 /// Counts wrong passwords by what they were given for, where there are other nodes those given there
 /// too.
-pub(crate) fn share_tries<K>(
+pub(crate) fn tries_of_all_nodes<K>(
     broadcast: Option<Arc<dyn Broadcast>>,
     topic: Topic,
 ) -> Arc<PasswordTries<K>>

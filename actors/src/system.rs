@@ -521,7 +521,7 @@ impl Builder<'_> {
             identity: Arc::clone(&self.views.identity),
             users: Arc::clone(users),
             hashes: Arc::clone(&self.hashes),
-            tries: sharing::share_tries(nodes.broadcast(), Topic::SignInTries),
+            tries: sharing::tries_of_all_nodes(nodes.broadcast(), Topic::SignInTries),
         };
         SignIns::new(dependencies, operator, self.settings.session)
     }
@@ -681,7 +681,7 @@ impl Builder<'_> {
                 Arc::clone(&self.views.feed),
                 self.settings.reads,
             )?,
-            tries: sharing::share_tries(nodes.broadcast(), Topic::PasswordTries),
+            tries: sharing::tries_of_all_nodes(nodes.broadcast(), Topic::LinkTries),
             hashes: Arc::clone(&self.hashes),
         })
     }

@@ -14,7 +14,7 @@ pub enum Topic {
     /// What operators ask of actors.
     Actors,
     /// Wrong passwords for share links.
-    PasswordTries,
+    LinkTries,
     /// Wrong passwords for names at sign-in.
     SignInTries,
 }
@@ -26,7 +26,7 @@ impl Topic {
             Topic::Limits => "limits",
             Topic::Signals => "signals",
             Topic::Actors => "actors",
-            Topic::PasswordTries => "password_tries",
+            Topic::LinkTries => "password_tries",
             Topic::SignInTries => "sign_in_tries",
         }
     }

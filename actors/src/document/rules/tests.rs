@@ -465,7 +465,7 @@ fn a_criss_cross_history_merges_from_all_of_the_nearest_ancestors() {
 }
 
 #[test]
-fn what_is_in_the_bin_can_only_be_restored_or_expire() {
+fn what_is_in_the_bin_can_only_be_restored_erased_or_expire() {
     let mut desk = Desk::new("one\n");
     desk.done(BinDocument);
     let binned_at = desk.live().facts.deleted_at.unwrap();

@@ -255,7 +255,10 @@ impl RequestContext {
             admitted = self.admit(&target) => admitted?,
             problem = body.fault(), if chunked => return Err(problem),
         };
-        if operation.encoding == Encoding::Form {
+        // Forms of shared pages; others that are sent as forms are for programs.
+        if operation.encoding == Encoding::Form
+            && matches!(operation.auth, AuthRequirement::ShareLink)
+        {
             check_same_site(&self.app, &self.request)?;
         }
         self.check_capacity(operation)?;

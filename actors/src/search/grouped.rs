@@ -436,17 +436,15 @@ fn wanted(
         let mut candidates = candidates.into_iter().peekable();
         for group in groups {
             let group = group?;
-            if candidates
-                .peek()
-                .is_some_and(|candidate| candidate.id < group.id)
-            {
-                return Err(rusqlite::Error::QueryReturnedNoRows);
-            }
             if let Some(candidate) = candidates.next_if(|candidate| candidate.id == group.id)
                 && passes(&group)
             {
                 wanted.push((candidate, group));
             }
+        }
+        // Each candidate has a group; one that has none is found out here, as it is one by one.
+        if candidates.next().is_some() {
+            return Err(rusqlite::Error::QueryReturnedNoRows);
         }
     } else {
         let mut select = connection.prepare_cached(&sql("id = ?1"))?;

@@ -9,6 +9,7 @@ use super::parts::{Field, grouped, heading, number, problem, text, time};
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Problem, Request, Verb};
 
 const HERE: &str = "/console/settings/account";
@@ -23,7 +24,7 @@ pub(super) async fn answer(
     match (asked.path.get(2..).unwrap_or_default(), asked.form) {
         ([], None) => page(visit, session, &Shown::default()).await,
         ([], Some(form)) => change(visit, session, &form).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

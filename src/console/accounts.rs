@@ -14,6 +14,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Kind, Problem, Request, Verb};
 
 const HERE: &str = "/console/accounts";
@@ -50,7 +51,7 @@ pub(super) async fn answer(
         ([id], None) => one(visit, session, id, &Shown::default()).await,
         ([id], Some(form)) => change(visit, session, id, &form).await,
         ([id, "open"], Some(form)) => open(visit, session, id, &form).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -13,6 +13,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::supervision::{self, Changed};
 use super::{Asked, Visit, actor};
+use crate::console::no_such_page;
 use crate::http::Problem;
 
 const HERE: &str = "/console/actors";
@@ -51,7 +52,7 @@ pub(super) async fn answer(
         }
         ([kind, id], None) => actor::page(visit, session, (kind, id), &Shown::default()).await,
         ([kind, id, command], Some(_)) => actor::steer(visit, session, (kind, id), command).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

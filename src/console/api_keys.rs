@@ -13,6 +13,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, InProcess, Problem, Request, Verb};
 
 const HERE: &str = "/console/settings/api-keys";
@@ -66,7 +67,7 @@ pub(super) async fn answer(
         ([id], Some(form)) => keys.change(id, &form).await,
         ([id, "rotate"], Some(form)) => keys.rotate(id, &form).await,
         ([id, "revoke"], Some(_)) => keys.revoke(id).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

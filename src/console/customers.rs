@@ -11,6 +11,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/customers";
@@ -31,7 +32,7 @@ pub(super) async fn answer(
         ([id], Some(form)) => customers.change(id, &form).await,
         ([id, "delete"], Some(_)) => customers.delete(id).await,
         ([id, "conversation"], Some(_)) => customers.begin(id).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

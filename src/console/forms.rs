@@ -63,7 +63,7 @@ impl Form {
     /// A text for others to read; blanks say nothing to them.
     ///
     /// # Errors
-    /// It is blank.
+    /// `invalid_request`, naming the field: it is blank.
     pub(super) fn words(&self, name: &'static str) -> Result<&str, Problem> {
         let text = self.text(name);
         match text.trim().is_empty() {

@@ -261,7 +261,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["overview", ..] => overview::answer(visit, session, asked).await,
         ["store", ..] => store::answer(visit, session, asked).await,
         ["documents", ..] => documents::answer(visit, session, asked).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -10,6 +10,7 @@ use super::parts::{badge, grouped, heading, text, time};
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/nodes";
@@ -24,7 +25,7 @@ pub(super) async fn answer(
     match (asked.path.get(1..).unwrap_or_default(), asked.form) {
         ([], None) => list(visit, session).await,
         (["drain"], Some(form)) => drain(visit, session, &form).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -12,6 +12,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/operators";
@@ -29,7 +30,7 @@ pub(super) async fn answer(
         ([], Some(form)) => create(visit, session, &form).await,
         ([id, "invite"], Some(_)) => invite(visit, session, id).await,
         ([id, "delete"], Some(_)) => delete(visit, session, id).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

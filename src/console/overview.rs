@@ -12,6 +12,7 @@ use super::parts::{grouped, heading, number};
 use super::reply::Reply;
 use super::session::Session;
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::Problem;
 
 const HERE: &str = "/console/overview";
@@ -40,7 +41,7 @@ pub(super) async fn answer(
             let chart = chart.ok_or_else(|| Problem::no_such("there is no such chart"))?;
             Ok(as_table(visit, session, &series, chart))
         }
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -11,6 +11,7 @@ use super::parts::{self, Field, heading};
 use super::reply::{Ending, Reply};
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Kind, Problem};
 
 const NAME: Field<'_> = Field {
@@ -78,7 +79,7 @@ pub(super) async fn answer(
         (["sign-in"], Some(form)) => sign_in(visit, &form).await,
         (["invitations", token], None) => Ok(invitation_page(visit, token, &Shown::default())),
         (["invitations", token], Some(form)) => accept(visit, token, &form).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 
@@ -327,7 +328,7 @@ pub(super) async fn session(
             session.change(visit, change).await?;
             Ok(Reply::see_other("/console/accounts"))
         }
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -12,6 +12,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::Session;
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem};
 
 const HERE: &str = "/console/store";
@@ -24,7 +25,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Problem> {
     session.check_operator()?;
     if asked.path.len() > 1 || asked.form.is_some() {
-        return Err(crate::console::no_such_page());
+        return Err(no_such_page());
     }
     let store = session.get("/admin/v1/store").await?;
     let page = (offset(visit) / PER_PAGE + 1).to_string();

@@ -11,6 +11,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Problem, Request, Verb};
 
 const HERE: &str = "/console/settings/users";
@@ -36,7 +37,7 @@ pub(super) async fn answer(
         ([id], Some(form)) => users.change(id, &form).await,
         ([id, "invite"], Some(_)) => users.invite(id).await,
         ([id, "delete"], Some(_)) => users.delete(id).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -12,6 +12,7 @@ use super::parts::{
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/webhooks";
@@ -41,7 +42,7 @@ pub(super) async fn answer(
         ([id, "delete"], Some(_)) => hooks.delete(id).await,
         ([id, "deliveries", delivery], None) => hooks.delivery(id, delivery).await,
         ([id, "deliveries", delivery, "retry"], Some(_)) => hooks.retry(id, delivery).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

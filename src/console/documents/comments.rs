@@ -9,6 +9,7 @@ use super::text::start_of;
 use super::{Docs, Document};
 use crate::console::forms::{Form, Shown, object};
 use crate::console::layout::csrf;
+use crate::console::no_such_page;
 use crate::console::parts::{Field, badge, grouped, is, number, problem, target, text, time};
 use crate::console::reply::Reply;
 use crate::http::{Problem, Request, Verb};
@@ -61,7 +62,7 @@ impl Docs<'_> {
                     "The comment is deleted.",
                 ))
             }
-            _ => Err(crate::console::no_such_page()),
+            _ => Err(no_such_page()),
         }
     }
 

@@ -211,8 +211,10 @@ impl Docs<'_> {
 
     /// What is to stand in the place of each conflict.
     async fn resolutions(&self, list: Vec<Value>, form: &Form) -> Result<Value, Problem> {
-        let length =
-            |conflict: &Value| text(conflict, "ours").len() + text(conflict, "theirs").len();
+        let length = |conflict: &Value| {
+            let own = form.text(&format!("text-{}", number(conflict, "index")));
+            text(conflict, "ours").len() + text(conflict, "theirs").len() + own.len()
+        };
         let (bytes, form) = (list.iter().map(length).sum(), form.clone());
         let chosen = offload::run_linear(self.session.tenant(), bytes, move || {
             resolutions(&list, &form)

@@ -28,6 +28,7 @@ use super::parts::{Field, badge, number, text};
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/documents";
@@ -78,7 +79,7 @@ pub(super) async fn answer(
         ([id, "delete"], Some(_)) => docs.delete(id).await,
         ([id, "restore"], Some(_)) => docs.restore(id).await,
         ([id, "erase"], Some(form)) => docs.erase(id, &form).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Docs, Document};
 use crate::console::forms::{Form, Shown, object};
 use crate::console::layout::csrf;
+use crate::console::no_such_page;
 use crate::console::parts::{
     Field, badge, button, copied, grouped, is, now, number, problem, text, time,
 };
@@ -102,7 +103,7 @@ impl Docs<'_> {
         let Some(form) = form else {
             return match rest {
                 [] => self.sharing_page(document, &none).await,
-                _ => Err(crate::console::no_such_page()),
+                _ => Err(no_such_page()),
             };
         };
         let (which, done) = match rest {
@@ -113,7 +114,7 @@ impl Docs<'_> {
             ["people", user, "remove"] => ("", self.remove_person(document, user).await),
             ["permissions"] => ("permissions", self.permit(document, &form).await),
             ["owner"] => ("owner", self.hand_over(document, &form).await),
-            _ => return Err(crate::console::no_such_page()),
+            _ => return Err(no_such_page()),
         };
         match done {
             Err(refused)

@@ -9,6 +9,7 @@ use super::super::parts::{is, number, target, text};
 use super::super::reply::Reply;
 use super::refused::Refused;
 use super::{HERE, Inbox};
+use crate::console::no_such_page;
 use crate::http::{Problem, Request, Verb};
 
 /// Messages of one part that a script asks for.
@@ -41,7 +42,7 @@ pub(super) async fn answer(
         ([id, "edit"], Some(form)) => edit(inbox, conversation, id, &form).await,
         ([id, "redact"], Some(_)) => redact(inbox, conversation, id).await,
         ([id, "revisions"], None) => revisions(inbox, conversation, id).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

@@ -21,6 +21,7 @@ use super::parts::{PER_PAGE, badge, number, offset, pages, refusal, target, text
 use super::reply::Reply;
 use super::session::Session;
 use super::{Asked, Visit};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 const HERE: &str = "/console/inbox";
@@ -78,7 +79,7 @@ pub(super) async fn answer(
                 (answered, _) => answered,
             }
         }
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

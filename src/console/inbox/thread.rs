@@ -13,6 +13,7 @@ use super::super::reply::Reply;
 use super::super::session::say;
 use super::refused::Refused;
 use super::{HERE, Inbox, PRIORITIES, capitalized, messages, priority, state};
+use crate::console::no_such_page;
 use crate::http::{Found, Problem, Request, Verb};
 
 /// Messages that are shown at once; those before are a click away.
@@ -51,7 +52,7 @@ pub(super) async fn answer(
             Ok(Reply::part(thread.composer(inbox)))
         }
         (["messages", rest @ ..], form) => messages::answer(inbox, id, rest, form).await,
-        _ => Err(crate::console::no_such_page()),
+        _ => Err(no_such_page()),
     }
 }
 

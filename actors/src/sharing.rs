@@ -59,8 +59,8 @@ async fn tell_spending(broadcast: &dyn Broadcast, limits: &SharedLimits) {
     }
 }
 
-/// Counts wrong passwords by what they were given for, where there are other nodes those given there
-/// too.
+/// A counter of wrong passwords by what they were given for: a share link, or a name at sign-in. Where
+/// the store serves several nodes, each counts those that were given at the others.
 pub(crate) fn tries_of_all_nodes<K>(
     broadcast: Option<Arc<dyn Broadcast>>,
     topic: Topic,

@@ -15,7 +15,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Refuses a form that another site's page has sent. A program says nothing of where it is.
 ///
 /// # Errors
-/// 403.
+/// `forbidden`: the browser says that another site's page has sent it.
 pub(crate) fn check_same_site(app: &AppState, request: &HttpRequest) -> Result<(), Problem> {
     let is_ours = match (text(request, &FETCH_SITE), text(request, &ORIGIN)) {
         // What browsers of today say over HTTPS; no page can say it in their place.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use colloquy::{ActorCommand, OperatorRequest, Output, SettingChange, names_an_actor};
+use colloquy::{
+    ActorCommand, AuditCommand, OperatorRequest, Output, SettingChange, names_an_actor,
+};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// What `--help` prints, and what follows a command line that is not understood.
@@ -14,17 +16,24 @@ Colloquy: the server behind an AI-assisted customer-service platform.
 Usage: colloquy [serve | demo | check] [--config FILE]
        colloquy export [--config FILE] > DUMP
        colloquy import [--config FILE] < DUMP
+       colloquy audit verify [--file EXPORT] [--config FILE]
+       colloquy audit export [--config FILE] > EXPORT
        colloquy actors [KIND | ID] [--state STATE] [--sort SORT] [--limit N] [--json] [--config FILE]
        colloquy actors (restart | passivate | release | crash) ID [--json] [--config FILE]
        colloquy supervision [KIND] [--json] [--config FILE]
        colloquy supervision set KIND.SETTING=NUMBER ... [--json] [--config FILE]
        colloquy supervision reset KIND.SETTING ... [--json] [--config FILE]
        colloquy operators [add NAME | remove NAME] [--json] [--config FILE]
+       colloquy oauth rotate-keys [--json] [--config FILE]
+       colloquy encryption rotate [--json] [--config FILE]
+       colloquy encryption forget-account ID [--json] [--config FILE]
        colloquy listen --forward-to URL [--events KIND,KIND] [--key KEY] [--server URL]
 
   serve             Starts the server (also without any argument).
   demo              Starts the server with an account that is filled and goes on by itself, and says where to sign in.
   check             Checks the store and says what is wrong with it.
+  audit             Verifies the audit trail (exit 1 and the position where it was altered), in the store, on the running
+                    server or in an export; or exports it to stdout, one JSON object a line.
   export            Writes everything that the store holds to stdout, one JSON object a line; no server may use it.
   import            Puts such a dump into an empty store, of the other kind too; the same dump again goes on where an
                     import stopped.
@@ -33,10 +42,16 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   supervision       Shows how actors are supervised; sets it, or resets it to what is configured, at once and for good.
   operators         Shows who signs in to the console as an operator; adds one and prints the link with which the
                     person sets a password, or removes one, who is signed out at once.
+  oauth             rotate-keys lets the next key sign access tokens, on the running server; those that were signed
+                    before hold on.
+  encryption        rotate puts the master key in the place of the one before (previous_master_key), on the running
+                    server, and says which one may be thrown away; forget-account destroys the keys of an account's
+                    texts: for good.
   listen            Brings a server's events to a receiver on this machine, signed as webhooks are: prints the signing
                     secret, then each event with what the receiver answered.
   --config FILE     Settings; otherwise config.toml in the working folder, if there is one. [server] bind and [admin]
                     token say where actors, supervision and operators find the server, and let them in.
+  --file EXPORT     The export of the audit trail that is verified, without a store.
   --state STATE     Only actors in this state: loading, ready, backing_off or quarantined.
   --sort SORT       The largest or latest first: mailbox, bytes, restarts or last_used (the default).
   --limit N         At most so many actors, up to 1000; otherwise 20.
@@ -58,6 +73,11 @@ pub(crate) enum Command {
     Demo { config: Option<PathBuf> },
     /// Checks the store that the settings of this file name.
     Check { config: Option<PathBuf> },
+    /// Verifies or exports the audit trail.
+    Audit {
+        config: Option<PathBuf>,
+        command: AuditCommand,
+    },
     /// Writes the store that the settings of this file name to stdout.
     Export { config: Option<PathBuf> },
     /// Puts the dump on stdin into the store that the settings of this file name.
@@ -86,7 +106,8 @@ pub(crate) struct ListenOptions {
 }
 
 /// Options that take a value.
-const VALUED: [&str; 8] = [
+const VALUED: [&str; 9] = [
+    "file",
     "config",
     "forward-to",
     "events",
@@ -140,9 +161,12 @@ impl Given {
         let (command, rest) = words.split_first().unwrap_or((&"serve", &[]));
         let taken: &[&str] = match (*command, rest) {
             ("serve" | "demo" | "check" | "export" | "import", []) => &["config"],
+            ("audit", ["verify"]) => &["config", "file"],
+            ("audit", ["export"]) => &["config"],
+            ("audit", _) => return Err("audit verify, or audit export?".into()),
             ("listen", []) => &["forward-to", "events", "key", "server"],
             ("actors", [_]) => &["config", "state", "sort", "limit"],
-            ("actors" | "supervision" | "operators", _) => &["config"],
+            ("actors" | "supervision" | "operators" | "oauth" | "encryption", _) => &["config"],
             ("serve" | "demo" | "check" | "export" | "import" | "listen", [extra, ..]) => {
                 return Err(format!("{command} takes no {extra:?}").into());
             }
@@ -151,14 +175,28 @@ impl Given {
         if let Some(other) = self.values.keys().find(|name| !taken.contains(name)) {
             return Err(format!("--{other} does not go with {}", words.join(" ")).into());
         }
-        if self.json && !matches!(*command, "actors" | "supervision" | "operators") {
-            return Err("--json goes with actors, supervision and operators".into());
+        if self.json
+            && !matches!(
+                *command,
+                "actors" | "supervision" | "operators" | "oauth" | "encryption"
+            )
+        {
+            return Err(
+                "--json goes with actors, supervision, operators, oauth and encryption".into(),
+            );
         }
         let config = self.values.remove("config").map(PathBuf::from);
         match *command {
             "serve" => Ok(Command::Serve { config }),
             "demo" => Ok(Command::Demo { config }),
             "check" => Ok(Command::Check { config }),
+            "audit" => Ok(Command::Audit {
+                command: match rest {
+                    ["export"] => AuditCommand::Export,
+                    _ => AuditCommand::Verify(self.values.remove("file").map(PathBuf::from)),
+                },
+                config,
+            }),
             "export" => Ok(Command::Export { config }),
             "import" => Ok(Command::Import { config }),
             "listen" => self.listen(),
@@ -172,6 +210,8 @@ impl Given {
                 request: match *command {
                     "actors" => self.actors(rest)?,
                     "operators" => operators(rest)?,
+                    "oauth" => oauth(rest)?,
+                    "encryption" => encryption(rest)?,
                     _ => supervision(rest)?,
                 },
             }),
@@ -237,6 +277,25 @@ fn operators(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
         ["add", name @ ..] => Ok(OperatorRequest::AddOperator { name: named(name)? }),
         ["remove", name @ ..] => Ok(OperatorRequest::RemoveOperator { name: named(name)? }),
         [unknown, ..] => Err(format!("{unknown:?} is neither add nor remove").into()),
+    }
+}
+
+fn oauth(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+    match words {
+        ["rotate-keys"] => Ok(OperatorRequest::RotateKeys),
+        _ => Err("oauth takes rotate-keys, and nothing else".into()),
+    }
+}
+
+fn encryption(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+    match words {
+        ["rotate"] => Ok(OperatorRequest::RotateMasterKey),
+        ["forget-account", id] => Ok(OperatorRequest::ForgetAccount {
+            id: (*id).to_owned(),
+        }),
+        ["forget-account", ..] => Err("forget-account takes one account's identifier".into()),
+        ["rotate", ..] => Err("rotate takes nothing else".into()),
+        _ => Err("encryption rotate, or encryption forget-account?".into()),
     }
 }
 
@@ -363,6 +422,10 @@ mod tests {
         for line in [
             "operators add",
             "operators invite ada",
+            "oauth",
+            "oauth rotate-keys now",
+            "encryption",
+            "encryption rotate now",
             "operators --state ready",
             "actors restart",
             "actors stop conv_1",

@@ -1,12 +1,14 @@
 //! The edge of Colloquy: HTTP in, messages to actors, answers out. Here is the wiring, top to
 //! bottom.
 //!
+//! - `auditing.rs` the commands that verify and export the audit trail
 //! - `config/` what can be set; the defaults stand in config.toml
 //! - `console/` the pages for operators and agents
 //! - `http/` everything that knows HTTP
 //! - `courier.rs` the client that sends webhooks; `name_resolver.rs` how names become addresses
 //! - `demo/` the command that shows a server with something in it
 //! - `descriptors.rs` how many files and connections the process may open
+//! - `issuer_keys.rs` the client that fetches the keys of other issuers of access tokens
 //! - `listen/` the command that brings events to a receiver on this machine
 //! - `markdown.rs` Markdown as HTML, for pages
 //! - `moving.rs` the commands that take everything out of a store and put it into another
@@ -15,12 +17,14 @@
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
 //!   ends
 
+mod auditing;
 pub mod config;
 mod console;
 mod courier;
 mod demo;
 mod descriptors;
 mod http;
+mod issuer_keys;
 mod line_ends;
 mod listen;
 mod log;
@@ -40,10 +44,12 @@ use colloquy_actors::store::{mongodb, sqlite};
 use colloquy_actors::system::{NotOpened, Opened, System};
 use colloquy_actors::webhook::WebhookSettings;
 
+pub use auditing::{AuditCommand, AuditError};
 use config::{Config, StoreKind};
 pub use courier::CourierError;
 use courier::HttpCourier;
 use http::AppState;
+use issuer_keys::IssuerKeys;
 pub use listen::{Listen, ListenError, listen};
 pub use moving::MoveError;
 pub use operate::{
@@ -86,6 +92,9 @@ pub enum RunError {
     /// A store was not exported, or a dump not imported.
     #[error(transparent)]
     Move(#[from] MoveError),
+    /// The audit trail could not be read.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The server failed while it ran.
     #[error("the server failed: {0}")]
     Serve(#[from] io::Error),
@@ -131,28 +140,22 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
     if plays_a_week {
         demo::begin_a_week_ago();
     }
+    let url = match config.server.public_url.as_str() {
+        "" => format!("http://{}", bound.address),
+        public_url => public_url.to_owned(),
+    };
+    let (sender, source) = (Arc::<HttpCourier>::clone(&courier), IssuerKeys::new()?);
     let Opened {
         system,
         first_start,
-    } = System::open(config.settings(), Arc::<HttpCourier>::clone(&courier))?;
-    let url = format!("http://{}", bound.address);
-    let public_url = if config.server.public_url.is_empty() {
-        &url
-    } else {
-        &config.server.public_url
-    };
+    } = System::open(config.settings(&url), sender, source)?;
     if let Err(error) = startup::hand_over(&bound.address, &first_start) {
         if first_start.keys.is_some() {
             return Err(give_up(&system, first_store, error));
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
-    let app = Arc::new(AppState::new(
-        &config,
-        Arc::clone(&system),
-        courier,
-        public_url,
-    ));
+    let app = Arc::new(AppState::new(&config, Arc::clone(&system), courier, &url));
     let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string());
     startup::announce(&bound.address, &config);
@@ -184,6 +187,15 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
     };
     startup::report(&wrong);
     Ok(wrong.is_empty())
+}
+
+/// Verifies the audit trail, or writes it to stdout; true where nothing is wrong.
+///
+/// # Errors
+/// It can't be read, or stdout takes no more.
+pub fn audit(config: &Config, command: &AuditCommand) -> Result<bool, RunError> {
+    config.bounds.clone().set();
+    Ok(auditing::audit(config, command)?)
 }
 
 /// Writes everything that the store holds to stdout, as a dump.

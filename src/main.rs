@@ -36,6 +36,9 @@ fn main() -> ExitCode {
         Command::Check { config } => {
             with_config(config.as_deref(), |config| colloquy::check(&config))
         }
+        Command::Audit { config, command } => with_config(config.as_deref(), |config| {
+            colloquy::audit(&config, &command)
+        }),
         Command::Export { config } => with_config(config.as_deref(), |config| {
             colloquy::export(&config).map(|()| true)
         }),

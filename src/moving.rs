@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use colloquy_actors::document::redacted;
 use colloquy_actors::dump::{self, ImportError, Imported, Source};
+use colloquy_actors::sealing::KeyFileError;
 use colloquy_actors::store::mongodb::{self, MongoTransfer};
 use colloquy_actors::store::sqlite::{self, SqliteTransfer};
 use colloquy_actors::store::{Export, Import, TransferError};
@@ -26,6 +27,9 @@ pub enum MoveError {
     /// The database can't be opened.
     #[error(transparent)]
     MongoDb(#[from] Box<mongodb::OpenError>),
+    /// A master key can't be read.
+    #[error("[encryption]: {0}")]
+    MasterKey(#[from] KeyFileError),
     /// What was written is no whole dump.
     #[error("the export is not whole: {0}")]
     Export(TransferError),
@@ -59,7 +63,7 @@ pub(crate) fn export(config: &Config) -> Result<(), MoveError> {
 /// # Errors
 /// A server uses the store, it holds something else, or the dump is not whole.
 pub(crate) fn import(config: &Config) -> Result<(), MoveError> {
-    let mut store = to_import(&config.store)?;
+    let mut store = to_import(config)?;
     let mut input = BufReader::with_capacity(AT_ONCE, io::stdin().lock());
     let mut progress = Progress::new("imported");
     let imported = dump::import(&mut input, &mut *store, &mut |lines| {
@@ -84,11 +88,12 @@ fn to_export(store: &Store) -> Result<Box<dyn Export>, MoveError> {
     })
 }
 
-fn to_import(store: &Store) -> Result<Box<dyn Import>, MoveError> {
+fn to_import(config: &Config) -> Result<Box<dyn Import>, MoveError> {
+    let (store, given) = (&config.store, config.encryption.master_keys().read()?);
     Ok(match store.kind {
-        StoreKind::Sqlite => Box::new(SqliteTransfer::to_import(&store.path)?),
+        StoreKind::Sqlite => Box::new(SqliteTransfer::to_import(&store.path, &given)?),
         StoreKind::MongoDb => {
-            let opened = MongoTransfer::to_import(&store.uri, &store.database);
+            let opened = MongoTransfer::to_import(&store.uri, &store.database, &given);
             Box::new(opened.map_err(Box::new)?)
         }
     })

@@ -53,7 +53,7 @@ pub(crate) fn take_back(store: &Path) -> io::Result<()> {
     let files = ["", INDEX_ENDING, MESSAGE_INDEX_ENDING]
         .into_iter()
         .flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
-    for (file, ending) in files {
+    for (file, ending) in files.chain([(".key", "")]) {
         let mut path = OsString::from(store);
         path.push(file);
         path.push(ending);

@@ -62,6 +62,7 @@ async fn every_page_is_for_operators_and_for_nobody_else() {
         &one,
         "/console/store",
         "/console/nodes",
+        "/console/all-audit",
         "/console/operators",
     ] {
         operator.get(path).await.expect(200);

@@ -2,6 +2,8 @@
 //! drain.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -573,6 +575,17 @@ async fn missing_folders_of_the_store_path_are_made() {
         .start();
     assert!(server.work().join("a/b/c/store.db").exists());
     server.account().await.test().customer().await;
+}
+
+#[tokio::test]
+async fn what_is_stored_is_its_owners_alone() {
+    let server = Server::start();
+    server.account().await.test().conversation().await;
+    for file in fs::read_dir(server.work().join("data")).unwrap() {
+        let file = file.unwrap().path();
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", file.display());
+    }
 }
 
 #[tokio::test]

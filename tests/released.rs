@@ -11,6 +11,7 @@ use chrono::DateTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit_chain::{assert_verified, audit};
 use crate::support::clock::Clock;
 use crate::support::documents::DOCUMENTS;
 use crate::support::server::Folder;
@@ -198,5 +199,6 @@ async fn what_a_released_binary_wrote_is_shown_repeated_written_on_and_sound() {
         write_on(&live, &record.conversations.live, &record.documents.live).await;
         assert!(server.term().success());
         server.assert_sound();
+        assert_verified(&audit(&server, &["verify"]));
     }
 }

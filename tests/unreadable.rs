@@ -283,7 +283,7 @@ async fn where_an_account_s_events_are_listed_from_can_t_be_read_and_others_go_o
     let (mut damaged, c) = Damaged::start().await;
     let id = c.conversation().await;
     let half = blob(b"cut off");
-    let c = damaged.damage(("feed", "entries"), "first = 1", &half);
+    let c = damaged.damage(("feed", "entries"), "first = 1 AND scope % 4 <> 0", &half);
     let account = damaged.server.account().await;
     let other = account.test();
     for n in 0..20 {
@@ -313,6 +313,62 @@ async fn where_an_account_s_events_are_listed_from_can_t_be_read_and_others_go_o
     );
     assert_unreadable(c.get("/v1/events?after=0")).await;
     c.message(&id, "it goes on").await;
+}
+
+#[tokio::test]
+async fn an_audit_trail_that_can_t_be_listed_stops_no_start_and_is_found_by_a_check() {
+    let (mut damaged, c) = Damaged::start().await;
+    c.conversation().await;
+    let half = blob(b"cut off");
+    let c = damaged.damage(("feed", "entries"), "scope = 0", &half);
+    assert_unreadable(damaged.server.operator().get("/admin/v1/audit")).await;
+    c.conversation().await;
+    let own = damaged.server.operator();
+    let of_account = format!("/admin/v1/audit?account_id={}", damaged.account);
+    let listed = own.get(&of_account).await.expect(200).column("action");
+    let made = listed
+        .iter()
+        .filter(|action| *action == "conversation.created");
+    assert_eq!(made.count(), 2, "{listed:?}");
+    damaged.server.term();
+    damaged.assert_stored(("feed", "entries"), "entries = x'637574206f6666'", &half);
+    assert_astray(&damaged);
+}
+
+/// Fails unless a check finds that an audit trail is not as its rows.
+#[track_caller]
+fn assert_astray(damaged: &Damaged) {
+    let check = damaged.server.check();
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert_eq!(check.status.code(), Some(1), "{said}");
+    assert!(said.contains("the audit trails: scope"), "{said}");
+}
+
+#[tokio::test]
+async fn an_audit_trail_that_does_not_tell_of_its_rows_is_found_by_a_check() {
+    let (mut damaged, c) = Damaged::start().await;
+    c.conversation().await;
+    damaged.server.term();
+    damaged.server.assert_sound();
+    let file = damaged.file();
+    let of_account =
+        "SELECT entries FROM feed WHERE scope % 4 = 0 AND scope > 0 ORDER BY scope DESC";
+    let kept = query(&file, of_account, &[]);
+    let kept = kept[0][0]["hex"].as_str().unwrap().to_owned();
+    // An entry has 26 bytes: position, instant, who, what, nothing.
+    let (before, last) = kept.split_at(kept.len() - 4);
+    let other_action = format!("{before}03{}", &last[2..]);
+    let one_is_missing = kept[..kept.len() - 52].to_owned();
+    for changed in [other_action, one_is_missing] {
+        let set = |from: &str, to: &str| {
+            let set = format!("UPDATE feed SET entries = x'{to}' WHERE entries = x'{from}'");
+            execute(&file, &set, &[]);
+        };
+        set(&kept, &changed);
+        assert_astray(&damaged);
+        set(&changed, &kept);
+        damaged.server.assert_sound();
+    }
 }
 
 #[tokio::test]
@@ -490,6 +546,8 @@ async fn without_an_account_s_record_the_server_does_not_start_and_names_it() {
     let folder = Folder::new();
     std::fs::create_dir(folder.work().join("data")).unwrap();
     std::fs::copy(damaged.file(), folder.work().join("data/colloquy.db")).unwrap();
+    let key = damaged.file().with_extension("db.key");
+    std::fs::copy(key, folder.work().join("data/colloquy.db.key")).unwrap();
     let (status, printed) = Setup::default().refused_in(&folder.work());
     assert!(
         !status.success() && printed.contains(&damaged.account),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Account, Receiver, Server, Setup, account_with_client, account_with_deliveries, until,
+    Account, Nginx, Receiver, Server, Setup, account_with_client, account_with_deliveries, until,
 };
 
 const HOOKS: &str = "/v1/webhooks";
@@ -333,4 +333,38 @@ async fn proxy_variables_of_the_environment_are_ignored() {
     c.conversation().await;
     receiver.wait_for(1).await;
     assert_eq!(proxy.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_receiver_whose_certificate_nobody_vouches_for_gets_nothing() {
+    let receiver = Receiver::start().await;
+    let behind = receiver.url();
+    let behind = behind
+        .trim_start_matches("http://")
+        .trim_end_matches("/hook");
+    let nginx = Nginx::start([behind; 3]);
+    let hook = json!({"url": format!("https://{}/hook", nginx.encrypted()), "events": ["*"]});
+    let distrustful = Setup::default().delivering("[1]", "5");
+    let trusting = distrustful
+        .clone()
+        .env("SSL_CERT_FILE", nginx.certificate().to_str().unwrap());
+    let server = distrustful.start();
+    let account = server.account().await;
+    let c = account.test();
+    let made = c.post(HOOKS, hook.clone()).await.expect(201);
+    c.conversation().await;
+    let list = format!("{HOOKS}/{}/deliveries?status=failed", made.id("webhook_id"));
+    let failed = until("it is given up", Duration::from_secs(30), async || {
+        let failed = c.get(&list).await.expect(200);
+        (failed.total() == 1).then_some(failed)
+    });
+    let failed = failed.await;
+    assert_eq!(failed["data"][0]["attempts"], 2, "{failed}");
+    assert_eq!(receiver.count(), 0);
+    // Where it is vouched for, it gets what it is sent: the certificate was what was wrong.
+    let server = trusting.start();
+    let c = server.account().await.test();
+    c.post(HOOKS, hook).await.expect(201);
+    c.conversation().await;
+    receiver.wait_for(1).await;
 }

@@ -75,6 +75,7 @@ pub(crate) fn first_account(
             allowed_ips: Vec::new(),
             expires_at: None,
             user_id: None,
+            require_signature: false,
         };
         let request = IssueKey { new, account };
         let (id, tenant) = (KeyId::new(now), Tenant::account(number.0));

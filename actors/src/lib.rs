@@ -14,11 +14,13 @@
 //!   threads of the process, fair queues and permits to compute are there, too.
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`dump`]: everything that a store holds, as text, by which it moves to another one.
+//! - [`sealing`]: secrets that are read again, encrypted under the store key, and that under a master key.
 //! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
 //!   sink that it tells of commits.
 //! - [`supervision`]: what operators see of actors and how they steer them.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for.
+//! - [`oauth`]: codes and tokens for the software of others, and the keys that sign them.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
 //! - `sharing`: what nodes keep in step beside what is committed.
 //! - [`system`]: the wiring, and what the edge holds.
@@ -55,6 +57,7 @@ mod timers;
 mod views;
 
 pub mod accounts;
+pub mod audit;
 pub mod conversation;
 pub mod customer_names;
 pub mod document;
@@ -62,10 +65,13 @@ pub mod dump;
 pub mod feed;
 pub mod idempotency;
 pub mod journal;
+pub mod key_rotation;
 pub mod limiter;
 pub mod metrics;
+pub mod oauth;
 pub mod passwords;
 pub mod realtime;
+pub mod sealing;
 pub mod search;
 pub mod sign_in;
 pub mod store;

@@ -1,7 +1,6 @@
 //! What nodes keep in step beside what is committed: limits, once a second, wrong passwords, and who
 //! types and who is there, at once. Where only one node can serve the store nothing of this runs.
 
-use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::limiter::{SharedLimits, Spending};
-use crate::passwords::PasswordTries;
+use crate::passwords::{PasswordTries, Tried};
 use crate::realtime::{Hub, NodeSignals, TellNodes};
 use crate::store::{Broadcast, Heard, Topic};
 use colloquy_model::id::NodeId;
@@ -66,7 +65,7 @@ pub(crate) fn tries_of_all_nodes<K>(
     topic: Topic,
 ) -> Arc<PasswordTries<K>>
 where
-    K: Copy + Eq + Hash + Serialize + DeserializeOwned + Send + 'static,
+    K: Tried + Serialize + DeserializeOwned + Send + 'static,
 {
     let Some(broadcast) = broadcast else {
         return Arc::default();

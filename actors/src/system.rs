@@ -11,22 +11,34 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::accounts::record::{Record, RecordSpec};
-use crate::accounts::{Account, Customer, Identity, Key, PlanRates, Records, User, set_plans};
+use crate::accounts::{
+    Account, Client, Customer, Grant, Identity, Key, Nonces, PlanRates, Records, User, set_plans,
+};
+use crate::audit::AuditTrail;
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
 use crate::conversation::{Conversation, Conversations, SearchIndexer as MessageIndexer};
 use crate::document::{Document, Documents, SearchIndexer};
 use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
+use crate::key_rotation::KeyRotation;
 use crate::limiter::{AddressLimiter, LinkLimiter, RateLimiter, SharedLimits};
 use crate::metrics::{self, MetricsWriter};
-use crate::passwords::{HashPermits, HashSettings};
+use crate::oauth::{
+    self, BadIssuer, FetchText, IssuerSettings, OAuth, OAuthParts, OAuthSettings, SigningKeysError,
+};
+use crate::passwords::{HashPermits, HashSettings, KnownBrowsers};
 use crate::realtime::{Hub, Tickets};
+use crate::sealing::texts;
+use crate::sealing::{self, KeyFileError, MasterKeySources, UnsealError};
 use crate::search::{self, SearchError};
 use crate::sign_in::{SignInDependencies, SignIns};
 use crate::store::mongodb::{self, MongoSettings, MongoStore};
 use crate::store::sqlite::{OpenError, SqliteStore, StoreSettings};
-use crate::store::{Later, NodeFigures, Nodes, Operator, ReadError, Store, Topic};
+use crate::store::{
+    CommitSink, EncryptedStore, Later, NodeFigures, Nodes, OpeningSink, Operator, ReadError, Store,
+    Topic,
+};
 use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
 use crate::views::Views;
@@ -76,6 +88,10 @@ pub struct Settings {
     pub events_kept: Option<Duration>,
     /// The operators' token; unset, one is made at the first start.
     pub operator_token: Option<String>,
+    /// Where the master keys come from.
+    pub master_keys: MasterKeySources,
+    /// Whether what people write is encrypted wherever it is stored.
+    pub encrypt_texts: bool,
     /// The rates of accounts with the basic plan.
     pub basic: PlanRates,
     /// The rates of accounts with the pro plan.
@@ -88,10 +104,19 @@ pub struct Settings {
     pub link_requests_per_address: u32,
     /// … and through one share link.
     pub link_requests_per_link: u32,
+    /// Refusals of one account that are recorded in a minute, and of those whose account nobody
+    /// knows.
+    pub audited_refusals_per_minute: u32,
     /// How passwords are hashed.
     pub hashing: HashSettings,
     /// How long a session in the console lasts.
     pub session: Duration,
+    /// How long codes and tokens hold.
+    pub oauth: OAuthSettings,
+    /// Whose access tokens are accepted beside this server's own.
+    pub issuers: Vec<IssuerSettings>,
+    /// How clients reach this server: who issues its tokens, and for whom they are.
+    pub public_url: String,
     /// Tickets of one account that wait to be used.
     pub tickets_per_account: usize,
     /// Conversations in which the connections of one account say that somebody is present.
@@ -122,6 +147,27 @@ pub enum NotOpened {
     /// The store on MongoDB can't be.
     #[error(transparent)]
     MongoDb(#[from] mongodb::OpenError),
+    /// The master key can't be read.
+    #[error("[encryption]: {0}")]
+    MasterKey(#[from] KeyFileError),
+    /// What is stored is sealed under another master key.
+    #[error("what is stored can't be read: {0}")]
+    Sealed(#[from] UnsealError),
+    /// Texts are encrypted in the store and shall not be, or the other way round.
+    #[error(
+        "[encryption] enabled: texts are {stored} in this store, and that is settled when it is made; \
+         to change it, export into a new one"
+    )]
+    Texts {
+        /// How they are stored.
+        stored: &'static str,
+    },
+    /// An issuer of access tokens can't be trusted as the settings have it.
+    #[error(transparent)]
+    Issuer(#[from] BadIssuer),
+    /// There are no keys to sign tokens with.
+    #[error(transparent)]
+    SigningKeys(#[from] SigningKeysError),
     /// The first start could not make its account.
     #[error(transparent)]
     FirstStart(#[from] NoFirstAccount),
@@ -135,12 +181,18 @@ pub enum NotOpened {
 
 /// Opens the store where it is set to be.
 fn open_store(settings: &Settings, views: &Views) -> Result<(Arc<dyn Store>, Operator), NotOpened> {
-    let sink = Arc::new(views.clone());
+    let mut sink: Arc<dyn CommitSink> = Arc::new(views.clone());
+    if settings.encrypt_texts {
+        texts::enable();
+        sink = Arc::new(OpeningSink(sink));
+    }
     let operator_token = settings.operator_token.as_deref();
-    Ok(match &settings.store {
+    let master_keys = &settings.master_keys.read()?;
+    let (store, operator): (Arc<dyn Store>, _) = match &settings.store {
         StoreLocation::Sqlite(path) => {
             let settings = StoreSettings {
                 operator_token,
+                master_keys,
                 events_kept: settings.events_kept,
                 reads: settings.reads,
             };
@@ -152,13 +204,33 @@ fn open_store(settings: &Settings, views: &Views) -> Result<(Arc<dyn Store>, Ope
                 uri,
                 database,
                 operator_token,
+                master_keys,
                 events_kept: settings.events_kept,
                 reads: settings.reads,
             };
             let (store, operator) = MongoStore::open(settings, sink)?;
             (Arc::new(store), operator)
         }
+    };
+    check_texts(settings, views)?;
+    Ok(match settings.encrypt_texts {
+        true => (Arc::new(EncryptedStore(store)), operator),
+        false => (store, operator),
     })
+}
+
+/// Every account has keys of its texts, or none has.
+fn check_texts(settings: &Settings, views: &Views) -> Result<(), NotOpened> {
+    let mut accounts = views.identity.account_ids().into_keys();
+    match settings.encrypt_texts {
+        true if !accounts.all(texts::has_keys) => Err(NotOpened::Texts {
+            stored: "not encrypted",
+        }),
+        false if accounts.any(texts::has_keys) => Err(NotOpened::Texts {
+            stored: "encrypted",
+        }),
+        true | false => Ok(()),
+    }
 }
 
 /// A system that has been opened.
@@ -187,6 +259,10 @@ pub struct System {
     pub sign_ins: SignIns,
     /// The customers of all accounts, in the same way.
     pub customers: Records<Customer>,
+    /// The OAuth clients of all accounts, in the same way.
+    pub clients: Arc<Records<Client>>,
+    /// Gives and ends access tokens.
+    pub oauth: Arc<OAuth>,
     /// The way to every webhook endpoint.
     pub webhooks: Arc<Records<Webhook>>,
     /// What is delivered to them.
@@ -205,6 +281,8 @@ pub struct System {
     pub connections: Arc<Hub>,
     /// Tickets that open a connection without a key.
     pub tickets: Tickets,
+    /// The audit trail.
+    pub audit: Arc<AuditTrail>,
     /// Every kind of actor, and how each is supervised.
     pub supervision: Supervision,
     /// The processes that serve the store, and this one among them.
@@ -224,17 +302,36 @@ pub struct System {
 }
 
 impl System {
+    /// The nonces of requests that are signed.
+    #[must_use]
+    pub fn nonces(&self) -> Nonces {
+        Nonces::new(self.store.clone())
+    }
+
+    /// Which master key the store is under.
+    #[must_use]
+    pub fn key_rotation(&self) -> KeyRotation {
+        KeyRotation::new(Arc::clone(&self.store))
+    }
+
     /// Opens the store, recovers it, fills the views; at the first start makes an account with its
     /// keys.
     ///
     /// # Errors
     /// The store or the search index can't be opened.
-    pub fn open(settings: Settings, courier: Arc<dyn Courier>) -> Result<Opened, NotOpened> {
+    pub fn open(
+        settings: Settings,
+        courier: Arc<dyn Courier>,
+        source: Arc<dyn FetchText>,
+    ) -> Result<Opened, NotOpened> {
         set_plans(settings.basic, settings.pro);
         settings.computing.set();
         let views = Views::default();
         views.feed.set_share(settings.queue_bytes_per_account);
         let (store, operator) = open_store(&settings, &views)?;
+        if let Some(error) = views.signing_keys.unreadable() {
+            return Err(error.into());
+        }
         let first_account = match views.identity.account_numbers() {
             0 => store.nodes().first_account().map_err(|_| NoFirstAccount)?,
             _ => None,
@@ -246,12 +343,18 @@ impl System {
             keys,
             operator_token: operator.fresh,
         };
+        oauth::make_first(&store, &views.signing_keys, settings.oauth.access_token)?;
         let builder = Builder {
             settings: &settings,
             store: &store,
             views: &views,
             placement: &Placement::new(),
             hashes: Arc::new(HashPermits::new(settings.hashing)),
+            source,
+            audit: Arc::new(AuditTrail::new(
+                Arc::clone(&store),
+                settings.audited_refusals_per_minute,
+            )),
         };
         let system = builder.system(courier, operator.hash)?;
         Ok(Opened {
@@ -353,7 +456,9 @@ impl System {
 
     /// Writes down what lags and closes the store.
     pub fn close(&self) {
-        self.documents.finder.close();
+        if let Some(finder) = &self.documents.finder {
+            finder.close();
+        }
         if let Some(finder) = &self.conversations.finder {
             finder.close();
         }
@@ -366,7 +471,7 @@ impl System {
         let lags = Lags {
             index_bytes: self.index_files.iter().map(bytes).sum(),
             feed: self.feed_lag(),
-            index: self.documents.finder.lag().max(self.message_index_lag()),
+            index: self.index_lag().max(self.message_index_lag()),
         };
         StoreView::of(self.store.health(), lags)
     }
@@ -375,6 +480,12 @@ impl System {
     fn feed_lag(&self) -> u64 {
         let matched = self.deliveries.metrics().matched;
         self.events.feed.lag(Interest::Webhooks, matched)
+    }
+
+    /// How many positions the index of documents is behind; none where there is none.
+    fn index_lag(&self) -> u64 {
+        let finder = self.documents.finder.as_ref();
+        finder.map_or(0, |finder| finder.lag())
     }
 
     /// How many positions the index of conversations is behind; none where there is none.
@@ -416,7 +527,7 @@ impl System {
         out.gauge(
             "search_positions_behind",
             "Committed positions of documents that full text search has not reached.",
-            self.documents.finder.lag(),
+            self.index_lag(),
         )?;
         out.gauge(
             "message_search_positions_behind",
@@ -444,28 +555,25 @@ struct Builder<'b> {
     views: &'b Views,
     placement: &'b Placement,
     hashes: Arc<HashPermits>,
+    source: Arc<dyn FetchText>,
+    audit: Arc<AuditTrail>,
 }
 
 impl Builder<'_> {
     /// Makes every room's way in and starts what is done without a request.
     fn system(&self, courier: Arc<dyn Courier>, operator: SecretHash) -> Result<System, NotOpened> {
-        let Builder {
-            settings,
-            store,
-            views,
-            placement,
-            ..
-        } = *self;
-        let (conversations, nodes) = (Arc::new(self.conversations()?), store.nodes());
+        let views = self.views;
+        let (conversations, nodes) = (Arc::new(self.conversations()?), self.store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
         let mut background = self.background(&conversations, &documents)?;
-        let (limits, telling) = self.limits(&*nodes)?;
-        background.extend(telling);
+        let limits = self.limits(&*nodes, &mut background)?;
         let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
         let (users, customers) = (Arc::new(self.records::<User>()), self.records::<Customer>());
         let deliveries = self.deliveries(courier, &webhooks)?;
-        let actors: [Arc<dyn SupervisedKind>; 9] = [
+        let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
+        let oauth = self.oauth((&clients, &grants), &mut background)?;
+        let actors: [Arc<dyn SupervisedKind>; 11] = [
             conversations.directory.clone(),
             documents.directory.clone(),
             accounts.directory.clone(),
@@ -473,36 +581,41 @@ impl Builder<'_> {
             users.directory.clone(),
             customers.directory.clone(),
             webhooks.directory.clone(),
+            clients.directory.clone(),
+            grants.directory.clone(),
             limits.keys.supervised(),
             deliveries.supervised(),
         ];
         let (supervision, answering) = self.supervision(actors.into(), &*nodes)?;
         background.extend(answering);
         Ok(System {
+            audit: Arc::clone(&self.audit),
             supervision,
-            drills: settings.drills,
+            drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
             deliveries,
             webhooks,
+            clients,
+            oauth,
             accounts,
             keys,
-            sign_ins: self.sign_ins(&users, operator, &*nodes),
+            sign_ins: self.sign_ins(&users, operator, &*nodes)?,
             users,
             customers,
             events: self.events(),
-            idempotency: Idempotency::new(Arc::clone(&views.keys), store.clone()),
+            idempotency: Idempotency::new(Arc::clone(&views.keys), self.store.clone()),
             limiter: limits.keys,
             addresses: limits.addresses,
             links: limits.links,
             connections: self.connections(&*nodes),
-            tickets: Tickets::new(settings.tickets_per_account, nodes.tickets()),
+            tickets: Tickets::new(self.settings.tickets_per_account, nodes.tickets()),
             accounts_at_start: views.identity.account_numbers(),
             identity: Arc::clone(&views.identity),
             conversations,
             nodes,
-            store: Arc::clone(store),
-            placement: placement.clone(),
+            store: Arc::clone(self.store),
+            placement: self.placement.clone(),
             operator,
             draining: AtomicBool::new(false),
             alarm: Arc::clone(&views.timers),
@@ -511,19 +624,43 @@ impl Builder<'_> {
         })
     }
 
+    /// The authorization server, with the thread that forgets what is over.
+    fn oauth(
+        &self,
+        (clients, grants): (&Arc<Records<Client>>, &Arc<Records<Grant>>),
+        background: &mut Vec<BackgroundThread>,
+    ) -> Result<Arc<OAuth>, NotOpened> {
+        let parts = OAuthParts {
+            identity: Arc::clone(&self.views.identity),
+            clients: Arc::clone(clients),
+            grants: Arc::clone(grants),
+            keys: Arc::clone(&self.views.signing_keys),
+            issuer: self.settings.public_url.clone(),
+            trusted: self.settings.issuers.clone(),
+            source: Arc::clone(&self.source),
+        };
+        let oauth = OAuth::new(parts, Arc::clone(self.store), self.settings.oauth)?;
+        let oauth = Arc::new(oauth);
+        background.push(oauth::start_upkeep(&oauth)?);
+        Ok(oauth)
+    }
+
     fn sign_ins(
         &self,
         users: &Arc<Records<User>>,
         operator: SecretHash,
         nodes: &dyn Nodes,
-    ) -> SignIns {
+    ) -> Result<SignIns, UnsealError> {
+        let browsers = sealing::derived_key("browsers that know a name")?;
         let dependencies = SignInDependencies {
             identity: Arc::clone(&self.views.identity),
             users: Arc::clone(users),
             hashes: Arc::clone(&self.hashes),
+            audit: Arc::clone(&self.audit),
             tries: sharing::tries_of_all_nodes(nodes.broadcast(), Topic::SignInTries),
+            browsers: KnownBrowsers::new(&browsers),
         };
-        SignIns::new(dependencies, operator, self.settings.session)
+        Ok(SignIns::new(dependencies, operator, self.settings.session))
     }
 
     fn directory<E: Kept>(&self) -> Arc<Directory<E>> {
@@ -553,7 +690,8 @@ impl Builder<'_> {
     fn limits(
         &self,
         nodes: &dyn Nodes,
-    ) -> std::io::Result<(SharedLimits, Option<BackgroundThread>)> {
+        background: &mut Vec<BackgroundThread>,
+    ) -> std::io::Result<SharedLimits> {
         let Settings {
             auth_failures_per_minute: failures,
             link_requests_per_address: per_address,
@@ -566,15 +704,15 @@ impl Builder<'_> {
                 addresses: Arc::new(AddressLimiter::new(failures)),
                 links: Arc::new(LinkLimiter::new(per_address, per_link)),
             };
-            return Ok((limits, None));
+            return Ok(limits);
         };
         let limits = SharedLimits {
             keys: RateLimiter::shared(Vec::new()),
             addresses: Arc::new(AddressLimiter::shared(failures)),
             links: Arc::new(LinkLimiter::shared(per_address, per_link)),
         };
-        let telling = sharing::share_limits(&broadcast, limits.clone())?;
-        Ok((limits, Some(telling)))
+        background.push(sharing::share_limits(&broadcast, limits.clone())?);
+        Ok(limits)
     }
 
     /// How actors are supervised; where other nodes may be, with the thread that answers them.
@@ -646,11 +784,13 @@ impl Builder<'_> {
         let Settings {
             ref message_index_path,
             message_search,
+            encrypt_texts,
             reads,
             events_kept,
             ..
         } = *self.settings;
-        let finder = if message_search {
+        // It would hold the words in plain.
+        let finder = if message_search && !encrypt_texts {
             Some(MessageIndexer::open(
                 message_index_path,
                 Arc::clone(self.store),
@@ -671,16 +811,24 @@ impl Builder<'_> {
     }
 
     fn documents(&self, nodes: &dyn Nodes) -> Result<Documents, SearchError> {
+        let index = &self.settings.index_path;
+        let finder = match self.settings.encrypt_texts {
+            true => {
+                search::discard(index)?;
+                None
+            }
+            false => Some(SearchIndexer::open(
+                index,
+                Arc::clone(self.store),
+                Arc::clone(&self.views.feed),
+                self.settings.reads,
+            )?),
+        };
         Ok(Documents {
             directory: self.directory::<Document>(),
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
-            finder: SearchIndexer::open(
-                &self.settings.index_path,
-                Arc::clone(self.store),
-                Arc::clone(&self.views.feed),
-                self.settings.reads,
-            )?,
+            finder,
             tries: sharing::tries_of_all_nodes(nodes.broadcast(), Topic::LinkTries),
             hashes: Arc::clone(&self.hashes),
         })

@@ -162,7 +162,10 @@ impl Timers {
         let (due, later): (Vec<Timed>, Vec<Timed>) =
             page.into_iter().partition(|one| one.at <= until);
         walk.next = later.iter().map(|one| one.at).chain(walk.next).min();
-        walk.well &= self.ask_all(timing, due, after).await;
+        let due = due
+            .into_iter()
+            .filter(|one| !self.identity.is_forgotten(one.tenant));
+        walk.well &= self.ask_all(timing, due.collect(), after).await;
         walk.behind = behind;
         if behind.is_some() {
             return None;

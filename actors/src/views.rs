@@ -11,18 +11,23 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::accounts::restore::{restore_account, restore_key, restore_user};
+use crate::accounts::restore::{
+    restore_account, restore_client, restore_grant, restore_key, restore_user,
+};
 use crate::accounts::{Identity, KnownAccount, KnownKey};
 use crate::customer_names::Names;
 use crate::document::redacted;
 use crate::feed::{Batch, Feed, Renamed};
 use crate::idempotency::Keys;
+use crate::oauth::SigningKeysView;
+use crate::sealing::texts;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, FirstRow, Followed, FollowedChange, HeldName, KeyCache,
     KeyUse, StoredRecord,
 };
 use crate::supervision::SettingsView;
 use crate::webhook::restore_endpoint;
+use colloquy_model::account::TextKeys;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Effect, Header, NewRow};
 use colloquy_model::damage::Unreadable;
@@ -49,6 +54,8 @@ pub(crate) struct Views {
     pub feed: Arc<Feed>,
     /// What operators have set of how actors are supervised.
     pub supervision: Arc<SettingsView>,
+    /// The keys that sign access tokens.
+    pub signing_keys: Arc<SigningKeysView>,
     /// Set when a commit brings a time at which a conversation does something by itself.
     pub timers: Arc<Alarm>,
     /// Messages that this process has committed.
@@ -72,7 +79,10 @@ impl CommitSink for Views {
         let (number, tail) = (subject.number, subject.tail);
         match subject.kind {
             // Without it, its number would be given to another account, which would see its data.
-            Kind::Account => self.identity.put_account(restore_account(body)?),
+            Kind::Account => {
+                let (account, text_keys) = restore_account(body)?;
+                self.put_account(account, &text_keys);
+            }
             // Left out, it lets nobody in.
             Kind::Key => match restore_key(body).map_err(told) {
                 Ok((mut key, secrets)) => {
@@ -98,7 +108,23 @@ impl CommitSink for Views {
                     self.supervision.put(record.sequence, settings);
                 }
             }
-            Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => {}
+            // Left out, its tokens open nothing.
+            Kind::Client => {
+                if let Ok(client) = restore_client(body, *tenant).map_err(told) {
+                    self.identity.put_client(client);
+                }
+            }
+            Kind::Grant => {
+                if let Ok(grant) = restore_grant(body, *tenant).map_err(told) {
+                    self.identity.put_grant(grant);
+                }
+            }
+            // Without them, what they signed would be void.
+            Kind::SigningKeys => {
+                let kept = serde_json::from_str(body)?;
+                self.signing_keys.put(record.sequence, kept);
+            }
+            Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document | Kind::Audit => {}
         }
         Ok(())
     }
@@ -163,6 +189,13 @@ impl CommitSink for Views {
 }
 
 impl Views {
+    fn put_account(&self, account: KnownAccount, text_keys: &TextKeys) {
+        if !text_keys.0.is_empty() || account.view.forgotten_at.is_some() {
+            texts::set_keys(account.number, text_keys);
+        }
+        self.identity.put_account(account);
+    }
+
     fn count_messages(&self, commit: &Commit) {
         let is_message = |row: &&NewRow| row.kind == EventKind::MessageCreated;
         let messages = commit.rows.iter().filter(is_message).count();
@@ -242,30 +275,38 @@ impl Views {
                 let id = WebhookId::from_parts(number, tail);
                 published.endpoint_gone(first.position, id);
             }
+            Kind::Client => self.identity.drop_client(Id::from_parts(number, tail)),
+            Kind::Grant => self.identity.drop_grant(Id::from_parts(number, tail)),
             // These are never deleted, or nothing of them is held in memory.
             Kind::Account
             | Kind::Key
             | Kind::Customer
             | Kind::Conversation
             | Kind::Document
-            | Kind::Supervision => {}
+            | Kind::Supervision
+            | Kind::Audit
+            | Kind::SigningKeys => {}
         }
     }
 
     /// Takes in what a commit of this entity's sequence did.
     fn take_in(&self, effect: Effect, sequence: Sequence) {
         match effect {
-            Effect::Account(view, number) => {
-                self.identity.put_account(KnownAccount {
-                    view: *view,
-                    number,
-                });
+            Effect::Account(view, number, text_keys) => {
+                self.put_account(
+                    KnownAccount {
+                        view: *view,
+                        number,
+                    },
+                    &text_keys,
+                );
                 self.timers.ring_now();
             }
-            Effect::Key(view, account, secrets) => {
+            Effect::Key(view, account, secrets, signing) => {
                 let key = KnownKey {
                     view: *view,
                     account,
+                    signing,
                     last_used_ms: Arc::default(),
                 };
                 self.identity.put_key(key, secrets);
@@ -280,6 +321,11 @@ impl Views {
                 self.names.rename(customer.number(), &name, sequence);
             }
             Effect::Supervision(settings) => self.supervision.put(sequence, *settings),
+            Effect::Client(client) => self.identity.put_client(*client),
+            Effect::ClientGone(id) => self.identity.drop_client(id),
+            Effect::Grant(grant) => self.identity.put_grant(*grant),
+            Effect::GrantGone(id) => self.identity.drop_grant(id),
+            Effect::SigningKeys(kept) => self.signing_keys.put(sequence, *kept),
             // The feed has them, in the order of commits.
             Effect::Endpoint(_) | Effect::EndpointGone(_) => {}
         }
@@ -341,7 +387,12 @@ fn publish_records(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) 
             | Effect::User(..)
             | Effect::UserGone(..)
             | Effect::Snoozed(_)
-            | Effect::Supervision(_) => {}
+            | Effect::Supervision(_)
+            | Effect::Client(_)
+            | Effect::ClientGone(_)
+            | Effect::Grant(_)
+            | Effect::GrantGone(_)
+            | Effect::SigningKeys(_) => {}
         }
     }
 }

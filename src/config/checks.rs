@@ -2,13 +2,15 @@
 //! go together.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::str::FromStr;
 
 use colloquy_actors::realtime::PRESENCE_MAX;
+use colloquy_actors::sealing::{MasterKey, MasterKeySource};
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
-use super::sections::{Config, Server, StoreKind, Webhooks};
+use super::sections::{Config, Encryption, Issuer, OAuth, Server, StoreKind, Webhooks};
 
 /// The longest wait that a setting may name.
 const YEAR_SECONDS: f64 = 31_536_000.0;
@@ -65,6 +67,9 @@ impl Config {
         if !(1..=1 << 30).contains(&self.bounds.document_bytes_max) {
             wrong("bounds.document_bytes_max", "must be 1 to 1073741824")?;
         }
+        self.encryption.check()?;
+        self.oauth.check()?;
+        self.issuers.iter().try_for_each(Issuer::check)?;
         self.webhooks.check()?;
         self.check_policies()
     }
@@ -362,6 +367,112 @@ impl Server {
         }
         Ok(())
     }
+}
+
+impl Issuer {
+    fn check(&self) -> Result<(), Wrong> {
+        let at = |key: &str| format!("issuers ({}): {key}", self.issuer);
+        for (key, value) in [
+            ("issuer", &self.issuer),
+            ("audience", &self.audience),
+            ("account_claim", &self.account_claim),
+        ] {
+            if value.is_empty() {
+                wrong(&at(key), "must not be empty")?;
+            }
+        }
+        if self.jwks_url.is_empty() == self.jwks_file.as_os_str().is_empty() {
+            wrong(&at("jwks_url"), "must be given, or jwks_file, but not both")?;
+        }
+        if !self.jwks_url.is_empty()
+            && !self.jwks_url.starts_with("https://")
+            && !self.jwks_url.starts_with("http://")
+        {
+            wrong(&at("jwks_url"), "must be an address, https://…")?;
+        }
+        if self.algorithms.is_empty() {
+            wrong(&at("algorithms"), "must name at least one, such as RS256")?;
+        }
+        Ok(())
+    }
+}
+
+impl OAuth {
+    fn check(&self) -> Result<(), Wrong> {
+        for (key, value, most) in [
+            ("oauth.code_seconds", self.code_seconds, 600.0),
+            (
+                "oauth.access_token_seconds",
+                self.access_token_seconds,
+                86_400.0,
+            ),
+            ("oauth.consent_days", self.consent_days, 3_650.0),
+        ] {
+            if !(value > 0.0 && value <= most) {
+                wrong(key, &format!("must be more than 0 and at most {most}"))?;
+            }
+        }
+        if !(0.0..=3_650.0).contains(&self.signing_key_days) {
+            wrong(
+                "oauth.signing_key_days",
+                "must be at least 0 and at most 3650",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Encryption {
+    fn check(&self) -> Result<(), Wrong> {
+        if let Some(why) = given_twice(&self.master_key, &self.master_key_file) {
+            wrong("encryption.master_key", why)?;
+        }
+        if let Some(why) = given_twice(&self.previous_master_key, &self.previous_master_key_file) {
+            wrong("encryption.previous_master_key", why)?;
+        }
+        if let Some(why) = no_key_in(&self.master_key_file) {
+            wrong("encryption.master_key_file", &why)?;
+        }
+        if let Some(why) = no_key_in(&self.previous_master_key_file) {
+            wrong("encryption.previous_master_key_file", &why)?;
+        }
+        if let Some(why) = no_key(&self.master_key) {
+            wrong("encryption.master_key", why)?;
+        }
+        if let Some(why) = no_key(&self.previous_master_key) {
+            wrong("encryption.previous_master_key", why)?;
+        }
+        let keys = self.master_keys();
+        let is_given = !matches!(keys.present, MasterKeySource::NotGiven);
+        if self.enabled && !is_given {
+            wrong(
+                "encryption.enabled",
+                "must be false unless master_key_file or master_key is given",
+            )?;
+        }
+        if !is_given && !matches!(keys.previous, MasterKeySource::NotGiven) {
+            wrong(
+                "encryption.previous_master_key",
+                "needs a master_key or a master_key_file, which takes its place",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn given_twice(key: &str, file: &Path) -> Option<&'static str> {
+    let is_twice = !key.is_empty() && !file.as_os_str().is_empty();
+    is_twice.then_some("must be empty where the file is given that holds it")
+}
+
+fn no_key_in(file: &Path) -> Option<String> {
+    let read = (!file.as_os_str().is_empty()).then(|| MasterKey::read(file))?;
+    read.err().map(|error| error.to_string())
+}
+
+fn no_key(key: &str) -> Option<&'static str> {
+    let is_none = !key.is_empty() && MasterKey::from_base64(key).is_none();
+    is_none.then_some("must be 32 bytes in base64, such as `openssl rand -base64 32` prints")
 }
 
 impl Webhooks {

@@ -1,11 +1,14 @@
 //! From settings as they are written to what the rooms take.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use colloquy_actors::accounts::PlanRates;
+use colloquy_actors::oauth::{IssuerSettings, KeysFrom, OAuthSettings};
 use colloquy_actors::passwords::HashSettings;
+use colloquy_actors::sealing::{MasterKey, MasterKeySource, MasterKeySources};
 use colloquy_actors::system::{Settings, StoreLocation};
 use colloquy_actors::webhook::WebhookSettings;
 use colloquy_actors::webhook::target::PrivateTargets;
@@ -18,7 +21,8 @@ use toml::Value;
 use super::checks::network;
 use super::overlay::KINDS;
 use super::sections::{
-    Config, Events, PlanSection, Server, Store, StoreKind, Supervision, Webhooks,
+    Config, Encryption, Events, Issuer, OAuth, PlanSection, Server, Store, StoreKind, Supervision,
+    Webhooks,
 };
 
 /// What stands behind the store's path in the search index's.
@@ -160,6 +164,52 @@ impl From<&Webhooks> for WebhookSettings {
     }
 }
 
+impl Encryption {
+    /// Where the master keys come from.
+    pub(crate) fn master_keys(&self) -> MasterKeySources {
+        let source = |key: &str, file: &Path| match MasterKey::from_base64(key) {
+            Some(key) => MasterKeySource::Given(key),
+            None if file.as_os_str().is_empty() => MasterKeySource::NotGiven,
+            None => MasterKeySource::File(file.to_owned()),
+        };
+        MasterKeySources {
+            present: source(&self.master_key, &self.master_key_file),
+            previous: source(&self.previous_master_key, &self.previous_master_key_file),
+        }
+    }
+}
+
+impl From<&Issuer> for IssuerSettings {
+    fn from(entry: &Issuer) -> Self {
+        IssuerSettings {
+            issuer: entry.issuer.clone(),
+            audience: entry.audience.clone(),
+            keys: match entry.jwks_url.as_str() {
+                "" => KeysFrom::File(entry.jwks_file.clone()),
+                url => KeysFrom::Url(url.to_owned()),
+            },
+            algorithms: entry.algorithms.clone(),
+            account_claim: entry.account_claim.clone(),
+            user_claim: entry.user_claim.clone(),
+            mode_claim: entry.mode_claim.clone(),
+            scopes: entry.scopes.clone(),
+        }
+    }
+}
+
+impl From<&OAuth> for OAuthSettings {
+    fn from(oauth: &OAuth) -> Self {
+        const DAY_SECONDS: f64 = 86_400.0;
+        let signs = Duration::from_secs_f64(oauth.signing_key_days * DAY_SECONDS);
+        OAuthSettings {
+            code: Duration::from_secs_f64(oauth.code_seconds),
+            access_token: Duration::from_secs_f64(oauth.access_token_seconds),
+            consent: Duration::from_secs_f64(oauth.consent_days * DAY_SECONDS),
+            signing_key: (signs > Duration::ZERO).then_some(signs),
+        }
+    }
+}
+
 impl Events {
     fn kept(&self) -> Option<Duration> {
         (self.retention_days > 0.0).then(|| Duration::from_secs_f64(self.retention_days * 86_400.0))
@@ -178,7 +228,7 @@ impl Config {
 
     /// What the actors need to know.
     #[must_use]
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self, public_url: &str) -> Settings {
         let token = &self.admin.token;
         Settings {
             store: self.store.location(),
@@ -187,6 +237,8 @@ impl Config {
             message_search: self.search.conversations,
             events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
+            master_keys: self.encryption.master_keys(),
+            encrypt_texts: self.encryption.enabled,
             basic: PlanRates::from(&self.plans.basic),
             pro: PlanRates::from(&self.plans.pro),
             reads: QueueBounds {
@@ -195,9 +247,13 @@ impl Config {
                 wait: Duration::from_secs_f64(self.limits.read_wait_seconds),
             },
             auth_failures_per_minute: self.limits.auth_failures_per_minute,
+            audited_refusals_per_minute: self.audit.refusals_per_minute,
             link_requests_per_address: self.limits.link_requests_per_address_per_minute,
             link_requests_per_link: self.limits.link_requests_per_minute,
             session: Duration::from_secs_f64(self.console.session_hours * 3_600.0),
+            oauth: OAuthSettings::from(&self.oauth),
+            issuers: self.issuers.iter().map(IssuerSettings::from).collect(),
+            public_url: public_url.to_owned(),
             hashing: HashSettings {
                 places: self.limits.password_hashes,
                 wait_max: Duration::from_secs_f64(self.limits.password_wait_seconds),

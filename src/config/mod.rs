@@ -12,8 +12,9 @@ use toml::{Table, Value};
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
-    Admin, Config, Cors, Documents, Events, Limits, Log, Metrics, PlanSection, Plans, Realtime,
-    Search, SecurityHeaders, Server, Store, StoreKind, Supervision, Webhooks,
+    Admin, Audit, Config, Cors, Documents, Encryption, Events, Issuer, Limits, Log, Metrics, OAuth,
+    PlanSection, Plans, Realtime, Search, SecurityHeaders, Server, Store, StoreKind, Supervision,
+    Webhooks,
 };
 
 /// The file with every setting and its default.
@@ -229,7 +230,7 @@ mod tests {
             "[webhooks]\ntimeout_seconds = 0.5\ndisable_after_days = 0.5",
             &[(variable, "[0.25, 3]")],
         );
-        let webhooks = config.unwrap().settings().webhooks;
+        let webhooks = config.unwrap().settings("").webhooks;
         assert_eq!(
             webhooks.retry_schedule,
             [250, 3_000].map(Duration::from_millis)

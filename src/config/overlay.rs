@@ -12,7 +12,7 @@ const VARIABLE: &str = "COLLOQUY__";
 /// The section whose tables of their own take the same keys.
 const SUPERVISION: &str = "supervision";
 /// The kinds that have such a table.
-pub(super) const KINDS: [&str; 7] = [
+pub(super) const KINDS: [&str; 9] = [
     "conversation",
     "account",
     "key",
@@ -20,6 +20,8 @@ pub(super) const KINDS: [&str; 7] = [
     "customer",
     "webhook",
     "document",
+    "client",
+    "grant",
 ];
 
 /// Where each setting that is no default was given, by its dotted name.
@@ -211,7 +213,7 @@ fn typed(text: &str) -> Value {
 
 /// What a message shows of a value; a secret is not shown.
 fn shown(key: &str, value: &Value) -> String {
-    if key.ends_with("token") {
+    if key.ends_with("token") || key.ends_with("master_key") {
         "(not shown)".to_owned()
     } else {
         value.to_string()
@@ -224,7 +226,8 @@ fn alike(default: &Value, value: &Value) -> bool {
         (Value::Array(defaults), Value::Array(items)) => {
             items.iter().all(|item| match defaults.first() {
                 Some(first) => alike(first, item),
-                None => item.is_str(),
+                // What the tables of a list hold is looked at where they are read.
+                None => item.is_str() || item.is_table(),
             })
         }
         (default, value) => default.same_type(value) && !default.is_table(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use colloquy_model::bounds::Bounds;
+use colloquy_model::key::Permission;
 use serde::Deserialize;
 
 /// All settings, each with its default or what the file and the environment say.
@@ -20,6 +21,10 @@ pub struct Config {
     pub events: Events,
     /// The token with which operators come in.
     pub admin: Admin,
+    /// How secrets are stored.
+    pub encryption: Encryption,
+    /// What the audit trail records.
+    pub audit: Audit,
     /// What a request may cost.
     pub limits: Limits,
     /// How streams and WebSockets are kept.
@@ -32,6 +37,10 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// How documents are kept.
     pub documents: Documents,
+    /// Access for the software of others.
+    pub oauth: OAuth,
+    /// Other issuers whose access tokens are accepted.
+    pub issuers: Vec<Issuer>,
     /// The pages for people.
     pub console: Console,
     /// How actors are supervised.
@@ -124,6 +133,67 @@ impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin").finish_non_exhaustive()
     }
+}
+
+/// `[encryption]`
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Encryption {
+    pub enabled: bool,
+    pub master_key_file: PathBuf,
+    pub master_key: String,
+    pub previous_master_key_file: PathBuf,
+    pub previous_master_key: String,
+}
+
+impl std::fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encryption")
+            .field("enabled", &self.enabled)
+            .field("master_key_file", &self.master_key_file)
+            .field("previous_master_key_file", &self.previous_master_key_file)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `[oauth]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct OAuth {
+    pub code_seconds: f64,
+    pub access_token_seconds: f64,
+    pub consent_days: f64,
+    pub signing_key_days: f64,
+}
+
+/// `[[issuers]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Issuer {
+    pub issuer: String,
+    pub audience: String,
+    #[serde(default)]
+    pub jwks_url: String,
+    #[serde(default)]
+    pub jwks_file: PathBuf,
+    pub algorithms: Vec<String>,
+    pub account_claim: String,
+    #[serde(default)]
+    pub user_claim: String,
+    #[serde(default)]
+    pub mode_claim: String,
+    pub scopes: Vec<Permission>,
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Audit {
+    pub refusals_per_minute: u32,
 }
 
 /// `[limits]`

@@ -1,5 +1,6 @@
 //! Settings → Account: the account as its admins see it, its plan and its limits.
 
+use colloquy_model::network;
 use maud::html;
 use serde_json::{Value, json};
 
@@ -50,7 +51,7 @@ async fn page(visit: &Visit, session: &Session, shown: &Shown) -> Result<Reply, 
                     (csrf(session))
                     input type="hidden" name="etag" value=(found.etag.as_deref().unwrap_or_default());
                     (Field { name: "name", label: "Name", hint: "" }.line(&filled, "text", true))
-                    (Field { name: "allowed_ips", label: "Addresses that may use the account's keys", hint: "One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(&filled, 2))
+                    (Field { name: "allowed_ips", label: "Addresses from which the account may be used", hint: "By keys, and by people here. One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(&filled, 2))
                     (Field { name: "auto_close_after_minutes", label: "Close silent conversations after (minutes)", hint: "10 to 525600. Empty: never." }.line(&filled, "number", false))
                     div.actions { button.button.primary { "Save" } }
                 }
@@ -97,6 +98,16 @@ fn fields(account: &Value) -> Vec<(String, String)> {
     ]
 }
 
+/// Whether a person of the account could not come here any more. Networks that are none are for the
+/// interface to refuse.
+fn shuts_out(visit: &Visit, session: &Session, networks: &[&str]) -> bool {
+    let includes = |text: &&str| {
+        let network = network::parse(text);
+        network.is_none_or(|network| network::includes(&network, visit.address))
+    };
+    !session.is_operator() && !networks.is_empty() && !networks.iter().any(includes)
+}
+
 async fn change(visit: &Visit, session: &Session, form: &Form) -> Result<Reply, Problem> {
     let (api, principal) = session.of_account()?;
     let path = format!("/admin/v1/accounts/{}", principal.account.view.account_id);
@@ -113,7 +124,14 @@ async fn change(visit: &Visit, session: &Session, form: &Form) -> Result<Reply, 
         if_match: form.filled("etag"),
         ..Request::new(Verb::Patch, &path, &body)
     };
-    match api.ask(request).await {
+    let saved = match shuts_out(visit, session, &addresses) {
+        true => Err(Problem::invalid(
+            "allowed_ips",
+            "does not include the address from which you come: it would shut you out",
+        )),
+        false => api.ask(request).await,
+    };
+    match saved {
         Ok(_) => Ok(session::say(
             visit,
             Reply::see_other(HERE),

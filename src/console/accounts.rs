@@ -75,7 +75,10 @@ async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
                 tbody data-list {
                     @for account in found.items() {
                         tr {
-                            td { a href={ (HERE) "/" (text(account, "account_id")) } data-item { (text(account, "name")) } }
+                            td {
+                                a href={ (HERE) "/" (text(account, "account_id")) } data-item { (text(account, "name")) }
+                                @if is_forgotten(account) { " " (badge("forgotten", "quiet")) }
+                            }
                             td { (text(account, "plan")) }
                             td.number { (amount(account, "rate_per_minute")) }
                             td { (addresses(account)) }
@@ -92,6 +95,10 @@ async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
         Some(session),
         Page::new("Accounts", content),
     ))
+}
+
+fn is_forgotten(account: &Value) -> bool {
+    !text(account, "forgotten_at").is_empty()
 }
 
 /// A number of an account as it is shown; `—` where there is none.
@@ -144,7 +151,7 @@ fn fields(shown: &Shown) -> Markup {
             (Field { name: "rate_per_minute", label: "Requests a minute", hint: "Enterprise only, and needed there." }.line(shown, "text", false))
             (Field { name: "burst_per_minute", label: "At most in any minute", hint: "Enterprise only. Empty: 1.5 times as many." }.line(shown, "text", false))
         }
-        (Field { name: "allowed_ips", label: "Addresses that may use its keys", hint: "One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(shown, 2))
+        (Field { name: "allowed_ips", label: "Addresses from which it may be used", hint: "By keys, and by people in the console. One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(shown, 2))
         (Field { name: "auto_close_after_minutes", label: "Close conversations by themselves after", hint: minutes }.line(shown, "text", false))
     }
 }
@@ -214,24 +221,32 @@ async fn one(visit: &Visit, session: &Session, id: &str, shown: &Shown) -> Resul
     };
     let here = format!("{HERE}/{id}");
     let content = html! {
-        (heading(text(account, "name"), "An account, as operators see it.", opening(session, &here, (0, "Open this account's side"))))
+        @if is_forgotten(account) {
+            (heading(text(account, "name"), "This account was forgotten: nothing of it can be read, and nobody comes in.", html! {}))
+        } @else {
+            (heading(text(account, "name"), "An account, as operators see it.", opening(session, &here, (0, "Open this account's side"))))
+        }
         section.card {
             dl.facts {
                 div { dt { "Plan" } dd { (text(account, "plan")) } }
                 div { dt { "Requests a minute" } dd { (amount(account, "rate_per_minute")) ", at most " (amount(account, "burst_per_minute")) " in any minute" } }
                 div { dt { "Made" } dd { (time(account, "created_at")) } }
                 div { dt { "Changed" } dd { (time(account, "updated_at")) } }
+                @if is_forgotten(account) { div { dt { "Forgotten" } dd { (time(account, "forgotten_at")) } } }
                 div { dt { "Name at the interface" } dd { code { (id) } } }
             }
         }
-        (keys_card(session, &here, &keys))
-        h2.apart { "Change it" }
-        (problem(&filled, FIELDS))
-        form.card method="post" action=(here) {
-            (csrf(session))
-            input type="hidden" name="etag" value=(found.etag.as_deref().unwrap_or_default());
-            (fields(&filled))
-            div.actions { button.button.primary { "Save" } }
+        (keys_card(&keys))
+        @if !is_forgotten(account) {
+            div.actions { (opening(session, &here, (1, "Make and change keys on its own side"))) }
+            h2.apart { "Change it" }
+            (problem(&filled, FIELDS))
+            form.card method="post" action=(here) {
+                (csrf(session))
+                input type="hidden" name="etag" value=(found.etag.as_deref().unwrap_or_default());
+                (fields(&filled))
+                div.actions { button.button.primary { "Save" } }
+            }
         }
     };
     let page = Page::new(text(account, "name"), content);
@@ -250,7 +265,7 @@ fn opening(session: &Session, here: &str, (side, label): (usize, &str)) -> Marku
     }
 }
 
-fn keys_card(session: &Session, here: &str, keys: &Found) -> Markup {
+fn keys_card(keys: &Found) -> Markup {
     let surplus = keys.total().saturating_sub(100);
     html! {
         h2.apart { "Its keys" }
@@ -273,7 +288,6 @@ fn keys_card(session: &Session, here: &str, keys: &Found) -> Markup {
             } }
             @if surplus > 0 { p.faint { "And " (grouped(surplus)) " older ones." } }
         }
-        div.actions { (opening(session, here, (1, "Make and change keys on its own side"))) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Settings → API Keys: the keys of the account, for its admins.
 
 use colloquy_model::id::KeyId;
+use colloquy_model::key::Permission;
+use colloquy_model::scope;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -24,21 +26,14 @@ const FIELDS: &[&str] = &[
     "allowed_ips",
     "expires_at",
     "user_id",
+    "require_signature",
 ];
+/// What a box that is ticked says.
+const TICKED: &str = "true";
 const TYPES: &[(&str, &str)] = &[
     ("test", "Test: reads and writes test data"),
     ("prod", "Production: reads and writes live data"),
     ("read", "Read-only: reads live data"),
-];
-const SCOPES: &[&str] = &[
-    "conversations:read",
-    "conversations:write",
-    "documents:read",
-    "documents:write",
-    "documents:share",
-    "webhooks:manage",
-    "analytics:read",
-    "users:manage",
 ];
 const OVERLAPS: &[(&str, &str)] = &[
     ("86400", "for 24 more hours"),
@@ -162,8 +157,14 @@ impl Keys<'_> {
             (heading(title, text(&made.body, "name"), html! {}))
             section.card {
                 p { "Copy it now and keep it where secrets are kept: " strong { "it is not shown again." } }
-                (copied("Key", text(&made.body, "key")))
-                p.faint { "Use it as " code { "Authorization: Bearer …" } " in every request." }
+                @if !text(&made.body, "key").is_empty() {
+                    (copied("Key", text(&made.body, "key")))
+                    p.faint { "Use it as " code { "Authorization: Bearer …" } " in every request." }
+                }
+                @if !text(&made.body, "signing_secret").is_empty() {
+                    (copied("Signing secret", text(&made.body, "signing_secret")))
+                    p.faint { "Sign every request with it: HMAC-SHA256 by RFC 9421, " code { "keyid" } " " code { (text(&made.body, "key_id")) } "." }
+                }
                 div.actions { a.button href=(HERE) { "Done" } }
             }
         };
@@ -228,6 +229,9 @@ impl Keys<'_> {
             ..Request::new(Verb::Patch, &path, &body)
         };
         match self.api.ask(request).await {
+            Ok(changed) if !text(&changed.body, "signing_secret").is_empty() => {
+                Ok(self.secret_page("Its signing secret", &changed))
+            }
             Ok(_) => self.done(&format!("{HERE}/{id}"), "The key is saved."),
             Err(problem) if problem.is_refusal() => {
                 let page = self.one(id, &Shown::again(form, problem)).await?;
@@ -292,6 +296,7 @@ fn changes(form: &Form) -> Value {
         "allowed_ips": lines(form.text("allowed_ips")),
         "expires_at": form.filled("expires_at").map(instant),
         "user_id": form.filled("user_id"),
+        "require_signature": form.text("require_signature") == TICKED,
     })
 }
 
@@ -326,6 +331,9 @@ fn fields(key: &Value) -> Vec<(String, String)> {
         ),
         own("user_id", text(key, "user_id")),
     ];
+    if key.get("require_signature") == Some(&Value::Bool(true)) {
+        fields.push(own("require_signature", TICKED));
+    }
     fields.extend(strings("scopes").iter().map(|scope| own("scopes", scope)));
     fields
 }
@@ -342,9 +350,9 @@ fn narrowed(shown: &Shown, users: &[(String, String)]) -> Markup {
             legend { "Scopes" }
             p.hint { "None ticked: it may do everything that its type allows." }
             div.boxes {
-                @for scope in SCOPES {
+                @for scope in Permission::ALL.iter().copied().map(scope::word) {
                     label.choice {
-                        input type="checkbox" name="scopes" value=(scope) checked[ticked.contains(scope)];
+                        input type="checkbox" name="scopes" value=(scope) checked[ticked.contains(&scope.as_str())];
                         " " code { (scope) }
                     }
                 }
@@ -354,6 +362,14 @@ fn narrowed(shown: &Shown, users: &[(String, String)]) -> Markup {
         (Field { name: "allowed_ips", label: "Addresses that may use it", hint: "One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(shown, 2))
         (Field { name: "expires_at", label: "Ends on (UTC)", hint: "Empty: never." }.line(shown, "datetime-local", false))
         (Field { name: "user_id", label: "Acts as", hint: "Document roles and assignments are then this user's." }.choice(shown, &users))
+        fieldset {
+            legend { "Signatures" }
+            label.choice {
+                input type="checkbox" name="require_signature" value=(TICKED) checked[shown.form.text("require_signature") == TICKED];
+                " It takes signed requests only (RFC 9421)"
+            }
+            p.hint { "Its signing secret is shown once, on the next page." }
+        }
     }
 }
 
@@ -416,6 +432,7 @@ fn facts(key: &Value) -> Markup {
             div { dt { "Last used" } dd { (time(key, "last_used_at")) } }
             div { dt { "Made" } dd { (time(key, "created_at")) } }
             @if !text(key, "revoked_at").is_empty() { div { dt { "Revoked" } dd { (time(key, "revoked_at")) } } }
+            div { dt { "Signed requests" } dd { (match key.get("require_signature") == Some(&Value::Bool(true)) { true => "required", false => "not required" }) } }
             div { dt { "Name at the interface" } dd { code { (text(key, "key_id")) } } }
         }
     }

@@ -68,6 +68,7 @@ pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
             ending: Ending::Refused(Kind::NotFound),
             headers: Vec::new(),
             body: Bytes::new(),
+            leads_to: None,
         };
     };
     let kept = match visit.query("v") == *VERSION {
@@ -81,5 +82,6 @@ pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
             (CACHE_CONTROL, HeaderValue::from_static(kept)),
         ],
         body: Bytes::from_static(asset.content),
+        leads_to: None,
     }
 }

@@ -75,7 +75,15 @@ impl Form {
     /// What somebody has written: what has several words, and single ones in fields for texts; but
     /// nothing that is nobody's to read.
     pub(super) fn written(&self) -> Vec<String> {
-        const NOT_WRITTEN: &[&str] = &["csrf", "etag", "key", "token", "password", "repeated"];
+        const NOT_WRITTEN: &[&str] = &[
+            "csrf",
+            "etag",
+            "key",
+            "token",
+            "old_password",
+            "password",
+            "repeated",
+        ];
         const TEXTS: &[&str] = &["body", "content", "description", "message", "title"];
         let is_written = |(name, text): &&(String, String)| {
             let name = name.as_str();

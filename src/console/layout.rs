@@ -108,6 +108,13 @@ const MENU: &[Entry] = &[
         'k',
     ),
     entry(
+        "/console/settings/applications",
+        "Applications",
+        For::Admins,
+        "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM16.5 13v7M13 16.5h7",
+        'l',
+    ),
+    entry(
         "/console/settings/users",
         "Users",
         For::Admins,
@@ -120,6 +127,13 @@ const MENU: &[Entry] = &[
         For::Admins,
         "M4 21V5l8-3 8 3v16zM9 9h1M14 9h1M9 13h1M14 13h1M10 21v-4h4v4",
         's',
+    ),
+    entry(
+        "/console/audit",
+        "Audit",
+        For::Admins,
+        "M6 3h12v18H6zM9 8h6M9 12h6M9 16h3",
+        'l',
     ),
     entry(
         "/console/overview",
@@ -155,6 +169,13 @@ const MENU: &[Entry] = &[
         For::Operators,
         "M4 4h16v6H4zM4 14h16v6H4zM8 7h.01M8 17h.01",
         'e',
+    ),
+    entry(
+        "/console/all-audit",
+        "Audit of all",
+        For::Operators,
+        "M4 5h10v16H4zM14 3h6v14h-6M7 10h4M7 14h4",
+        'r',
     ),
     entry(
         "/console/operators",
@@ -272,7 +293,7 @@ fn around(visit: &Visit, session: &Session) -> Markup {
 fn who(session: &Session) -> Markup {
     html! {
         div.who {
-            @if session.principal.is_some() {
+            @if session.principal.is_some() && !session.bounds().test_only {
                 form method="post" action="/console/session/mode" {
                     (csrf(session))
                     input type="hidden" name="mode" value=(if session.is_test() { "live" } else { "test" });

@@ -18,8 +18,11 @@ mod accounts;
 mod actor;
 mod actors;
 mod api_keys;
+mod applications;
 mod assets;
 mod attention;
+mod audit;
+mod authorize;
 mod customers;
 mod documents;
 mod figures;
@@ -31,6 +34,7 @@ mod nodes;
 mod operators;
 mod overview;
 mod parts;
+mod password;
 mod reply;
 mod session;
 mod sign_in;
@@ -44,6 +48,7 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
+use colloquy_model::caller::Caller;
 use maud::html;
 
 pub(crate) use self::assets::icon;
@@ -53,7 +58,7 @@ pub(crate) use self::reply::{Ending, Reply};
 use self::forms::Form;
 use self::layout::Page;
 use self::session::Session;
-use crate::http::{AppState, BodyReader, Kind, Problem, check_same_site};
+use crate::http::{self, AppState, BodyReader, Kind, Problem, check_same_site};
 
 /// The methods that pages take.
 const METHODS: &str = "GET, HEAD, POST";
@@ -193,7 +198,7 @@ fn is_of_account(path: &[&str]) -> bool {
     matches!(
         path,
         [
-            "inbox" | "customers" | "documents" | "webhooks" | "settings",
+            "inbox" | "customers" | "documents" | "webhooks" | "settings" | "audit",
             ..
         ]
     )
@@ -227,6 +232,10 @@ async fn as_only_read(
 
 /// Leads to the page that the path names.
 async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Reply, Problem> {
+    // Signing out is possible from everywhere.
+    if asked.path.first() != Some(&"session") {
+        session.check_address(visit)?;
+    }
     match asked.path {
         path if is_of_account(path)
             && session.principal.is_none()
@@ -246,6 +255,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
             overview::answer(visit, session, Asked { path, form }).await
         }
         [] if asked.form.is_none() => Ok(Reply::see_other(session.home())),
+        ["authorize", ..] => authorize::answer(visit, session, asked).await,
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
         ["customers", ..] => customers::answer(visit, session, asked).await,
@@ -254,6 +264,8 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["settings", "account", ..] => account::answer(visit, session, asked).await,
         ["settings", "users", ..] => users::answer(visit, session, asked).await,
         ["settings", "api-keys", ..] => api_keys::answer(visit, session, asked).await,
+        ["settings", "applications", ..] => applications::answer(visit, session, asked).await,
+        ["audit" | "all-audit", ..] => audit::answer(visit, session, asked).await,
         ["accounts", ..] => accounts::answer(visit, session, asked).await,
         ["actors", ..] => actors::answer(visit, session, asked).await,
         ["nodes", ..] => nodes::answer(visit, session, asked).await,
@@ -265,6 +277,20 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
     }
 }
 
+/// Records that a page was refused to whoever asked for it, if it was.
+fn note_refusal(visit: &Visit, session: Option<&Session>, problem: &Problem) {
+    let stranger = || http::stranger(visit.address, &visit.request_id);
+    let caller = session.map_or_else(stranger, |session| Caller {
+        tenant: session.tenant(),
+        actor: session.actor(visit),
+    });
+    let method = match visit.request.method() == Method::POST {
+        true => "POST",
+        false => "GET",
+    };
+    http::note_refusal(&visit.app, (method, "/console"), &caller, problem);
+}
+
 /// A refusal as a page, or as a part of one, that says what to do.
 fn refused(
     visit: &Visit,
@@ -272,6 +298,7 @@ fn refused(
     problem: &Problem,
     written: &[String],
 ) -> Reply {
+    note_refusal(visit, session, problem);
     let ending = Ending::Refused(problem.kind);
     let (heading, advice) = advice(problem);
     let about = html! {

@@ -28,6 +28,8 @@ pub(crate) struct Reply {
     pub(crate) ending: Ending,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Bytes,
+    /// Where else than to this server its forms may lead, as a policy of content names it.
+    pub(crate) leads_to: Option<String>,
 }
 
 impl Reply {
@@ -43,6 +45,7 @@ impl Reply {
                 (CACHE_CONTROL, HeaderValue::from_static("no-store")),
             ],
             body: markup.into_string().into(),
+            leads_to: None,
         }
     }
 
@@ -60,6 +63,7 @@ impl Reply {
                 (CACHE_CONTROL, HeaderValue::from_static("no-store")),
             ],
             body: value.to_string().into(),
+            leads_to: None,
         }
     }
 
@@ -75,6 +79,7 @@ impl Reply {
                 (CACHE_CONTROL, HeaderValue::from_static("no-store")),
             ],
             body: text.into(),
+            leads_to: None,
         }
         .with(
             "content-disposition",
@@ -102,8 +107,17 @@ impl Reply {
             ending,
             headers: vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
             body: Bytes::new(),
+            leads_to: None,
         }
         .with(LOCATION.as_str(), to)
+    }
+
+    /// The same page, whose forms may also lead there.
+    pub(super) fn leading_to(self, place: String) -> Self {
+        Reply {
+            leads_to: Some(place),
+            ..self
+        }
     }
 
     /// The same page, with how its request ends.

@@ -6,22 +6,29 @@ use actix_web::http::header::COOKIE;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_actors::accounts::{ChangeSession, KnownSession, Principal};
-use colloquy_actors::sign_in::Person;
+use colloquy_actors::passwords::BROWSER_KNOWS;
+use colloquy_actors::sign_in::{Person, SignedIn};
+use colloquy_model::access_token::Bearer;
 use colloquy_model::caller::{Actor, Mode, Tenant};
 use colloquy_model::id::DocumentId;
 use colloquy_model::key::{SecretHash, same_hash, secret_hash};
 use colloquy_model::time::Timestamp;
-use colloquy_model::user::Role;
+use colloquy_model::user::{Role, SignInBounds};
 
 use super::Visit;
 use super::forms::Form;
 use super::reply::Reply;
-use crate::http::{BudgetOwner, Found, InProcess, Problem, Request};
+use crate::http::{BudgetOwner, Found, InProcess, Problem, Request, address_allowed, is_encrypted};
 
 /// The cookie that holds a session's token.
-const COOKIE_NAME: &str = "colloquy_session";
+const SESSION: &str = "colloquy_session";
 /// The cookie that carries one sentence to the next page.
-const NOTICE_NAME: &str = "colloquy_notice";
+const NOTICE: &str = "colloquy_notice";
+/// The cookie by which a browser is known in which somebody has signed in before.
+const BROWSER: &str = "colloquy_browser";
+/// What a cookie's name begins with that browsers take over HTTPS only, and from this very host:
+/// no sibling domain, and nobody on a way that is not encrypted, can plant one.
+const OF_THIS_HOST: &str = "__Host-";
 /// The header in which scripts of ours send the CSRF token.
 const CSRF_HEADER: &str = "x-csrf-token";
 /// Why a form is refused that this session has not been given.
@@ -47,7 +54,7 @@ pub(super) struct Session {
 /// # Errors
 /// This node can't say.
 pub(super) fn find(visit: &Visit) -> Result<Option<Session>, Problem> {
-    let Some(text) = cookie(visit, COOKIE_NAME) else {
+    let Some(text) = cookie(visit, SESSION) else {
         return Ok(None);
     };
     crate::http::check_is_current(&visit.app)?;
@@ -61,7 +68,7 @@ pub(super) fn find(visit: &Visit) -> Result<Option<Session>, Problem> {
     if !system.sign_ins.token_holds(&known.terms) {
         return Ok(None);
     }
-    let principal = system.identity.bearer(&token, now);
+    let principal = system.identity.bearer(&Bearer::Secret(token), now);
     let role = (!known.is_operator()).then_some(person.role);
     let api = InProcess {
         app: Arc::clone(&visit.app),
@@ -71,6 +78,7 @@ pub(super) fn find(visit: &Visit) -> Result<Option<Session>, Problem> {
         principal: principal.clone(),
         role,
         is_operator: known.is_operator(),
+        credential: known.credential(),
     };
     let csrf = format!("{}.{}", csrf_token(&text), side(principal.as_ref()));
     Ok(Some(Session {
@@ -104,6 +112,26 @@ impl Session {
     /// Whether the person may do what only admins of the account may.
     pub(super) fn is_admin(&self) -> bool {
         self.principal.is_some() && self.role != Some(Role::Agent)
+    }
+
+    /// What the person may at most do.
+    pub(super) fn bounds(&self) -> &SignInBounds {
+        &self.known.terms.bounds
+    }
+
+    /// Refuses an address from which the account may not be used. Operators are nobody's of the
+    /// account.
+    ///
+    /// # Errors
+    /// 403.
+    pub(super) fn check_address(&self, visit: &Visit) -> Result<(), Problem> {
+        let of_account = self.principal.as_ref().filter(|_| !self.is_operator());
+        match of_account.is_none_or(|principal| address_allowed(principal, visit.address)) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(
+                "the account may not be used from this address",
+            )),
+        }
     }
 
     /// Whether test data is shown.
@@ -142,7 +170,7 @@ impl Session {
     /// Who does what the person does here.
     pub(super) fn actor(&self, visit: &Visit) -> Actor {
         Actor {
-            key: None,
+            credential: self.known.credential(),
             user: (!self.is_operator()).then_some(self.known.user),
             address: Some(visit.address),
             request_id: Arc::clone(&visit.request_id),
@@ -181,16 +209,28 @@ impl Session {
     /// What an admin of the account may ask of operators' operations about the account's own keys.
     ///
     /// # Errors
-    /// The person is no admin of an account.
+    /// The person is no admin of an account, or may not do everything that one may.
     pub(super) fn of_account(&self) -> Result<(InProcess, &Principal), Problem> {
-        let principal = self.principal.as_ref().filter(|_| self.is_admin());
-        let principal =
-            principal.ok_or_else(|| Problem::forbidden("this is for admins of the account"))?;
+        let principal = self.check_admin()?;
+        if !self.bounds().are_none() {
+            return Err(Problem::forbidden(
+                "you were invited with a key that is not allowed this",
+            ));
+        }
         let api = InProcess {
             is_operator: true,
             ..self.api.clone()
         };
         Ok((api, principal))
+    }
+
+    /// Refuses whoever is no admin of the account.
+    ///
+    /// # Errors
+    /// 403.
+    pub(super) fn check_admin(&self) -> Result<&Principal, Problem> {
+        let principal = self.principal.as_ref().filter(|_| self.is_admin());
+        principal.ok_or_else(|| Problem::forbidden("this is for admins of the account"))
     }
 
     /// Refuses a POST that does not carry the session's own token.
@@ -248,7 +288,18 @@ fn csrf_token(session: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(secret_hash(&format!("csrf {session}")))
 }
 
+/// The name under which a cookie is kept on the browser's way here, and the paths that it is for.
+/// Over an encrypted way another name is not believed.
+fn kept_as(visit: &Visit, name: &str) -> (String, &'static str) {
+    match is_encrypted(&visit.app, &visit.request) {
+        // Browsers refuse the prefix without `Secure`, and with any other path.
+        true => (format!("{OF_THIS_HOST}{name}"), "/; Secure"),
+        false => (name.to_owned(), "/console"),
+    }
+}
+
 fn cookie(visit: &Visit, name: &str) -> Option<String> {
+    let (name, _) = kept_as(visit, name);
     let mut lines = visit.request.headers().get_all(COOKIE);
     lines.find_map(|line| {
         let pairs = line.to_str().ok()?.split(';');
@@ -258,39 +309,41 @@ fn cookie(visit: &Visit, name: &str) -> Option<String> {
     })
 }
 
-/// Whether the browser's way here is encrypted, as far as the settings or a proxy that is believed
-/// say.
-fn is_secure(visit: &Visit) -> bool {
-    visit.app.public_url.starts_with("https://")
-}
-
 fn set(visit: &Visit, reply: Reply, name: &str, value: &str, seconds: u64) -> Reply {
-    let secure = if is_secure(visit) { "; Secure" } else { "" };
-    let line =
-        format!("{name}={value}; Path=/console; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    let (name, path) = kept_as(visit, name);
+    let line = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={seconds}");
     reply.with("set-cookie", &line)
 }
 
-/// Has the browser keep the session with this token.
-pub(super) fn begin(visit: &Visit, reply: Reply, token: &str) -> Reply {
+/// Has the browser keep the session, and that somebody has signed in there.
+pub(super) fn begin(visit: &Visit, reply: Reply, signed_in: &SignedIn) -> Reply {
     let seconds = visit.app.session_seconds;
-    set(visit, reply, COOKIE_NAME, token, seconds)
+    let reply = set(visit, reply, SESSION, &signed_in.token, seconds);
+    match &signed_in.browser {
+        Some(text) => set(visit, reply, BROWSER, text, BROWSER_KNOWS.as_secs()),
+        None => reply,
+    }
+}
+
+/// What the browser has kept from signing in before; it says nothing of who sits there now.
+pub(super) fn browser(visit: &Visit) -> Option<String> {
+    cookie(visit, BROWSER)
 }
 
 /// Has the browser forget its session.
 pub(super) fn forget(visit: &Visit, reply: Reply) -> Reply {
-    set(visit, reply, COOKIE_NAME, "", 0)
+    set(visit, reply, SESSION, "", 0)
 }
 
 /// Says something on the next page.
 pub(super) fn say(visit: &Visit, reply: Reply, words: &str) -> Reply {
     let encoded: String = url::form_urlencoded::byte_serialize(words.as_bytes()).collect();
-    set(visit, reply, NOTICE_NAME, &encoded, 60)
+    set(visit, reply, NOTICE, &encoded, 60)
 }
 
 /// What the page before had to say.
 pub(super) fn said(visit: &Visit) -> Option<String> {
-    let text = cookie(visit, NOTICE_NAME).filter(|text| !text.is_empty())?;
+    let text = cookie(visit, NOTICE).filter(|text| !text.is_empty())?;
     let decoded = format!("m={text}");
     let mut pairs = url::form_urlencoded::parse(decoded.as_bytes());
     pairs.next().map(|(_, words)| words.into_owned())
@@ -298,5 +351,5 @@ pub(super) fn said(visit: &Visit) -> Option<String> {
 
 /// Has the browser forget what was said.
 pub(super) fn was_said(visit: &Visit, reply: Reply) -> Reply {
-    set(visit, reply, NOTICE_NAME, "", 0)
+    set(visit, reply, NOTICE, "", 0)
 }

@@ -1,8 +1,8 @@
 //! Signing in and out, and setting a password by invitation.
 
 use colloquy_actors::accounts::ChangeSession;
-use colloquy_actors::sign_in::{Person, SignInError};
-use colloquy_model::caller::{Actor, Mode, Tenant};
+use colloquy_actors::sign_in::{Given, Person, SignInError};
+use colloquy_model::caller::{Actor, CredentialId, Mode, Tenant};
 use maud::{Markup, html};
 
 use super::forms::{Form, Shown};
@@ -10,7 +10,7 @@ use super::layout::{self, Page, csrf};
 use super::parts::{self, Field, heading};
 use super::reply::{Ending, Reply};
 use super::session::{self, Session};
-use super::{Asked, Visit};
+use super::{Asked, Visit, authorize, password};
 use crate::console::no_such_page;
 use crate::http::{Kind, Problem};
 
@@ -29,12 +29,12 @@ const TOKEN: Field<'_> = Field {
     label: "Operator token",
     hint: "The server printed it at its first start; config.toml may set another one.",
 };
-const NEW_PASSWORD: Field<'_> = Field {
+pub(super) const NEW_PASSWORD: Field<'_> = Field {
     name: "password",
     label: "New password",
     hint: "At least 12 characters. A sentence that you remember is better than a word that you don't.",
 };
-const REPEATED: Field<'_> = Field {
+pub(super) const REPEATED: Field<'_> = Field {
     name: "repeated",
     label: "The same once more",
     hint: "",
@@ -109,17 +109,23 @@ async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
         None => {
             let tenant = form.filled("account").and_then(|text| text.parse().ok());
             let tenant = tenant.map(Tenant::from_number);
-            let password = form.text("password").to_owned();
-            sign_ins
-                .with_password(form.text("name"), password, tenant, actor(visit))
-                .await
+            // Who comes to consent means the account of whoever asks.
+            let tenant = authorize::account_of(visit, &next(visit)).or(tenant);
+            let browser = session::browser(visit);
+            let given = Given {
+                name: form.text("name"),
+                password: form.text("password").to_owned(),
+                tenant,
+                browser: browser.as_deref(),
+            };
+            sign_ins.with_password(given, actor(visit)).await
         }
     };
     match opened {
-        Ok(token) => Ok(session::begin(
+        Ok(signed_in) => Ok(session::begin(
             visit,
             Reply::see_other(&next(visit)),
-            &token,
+            &signed_in,
         )),
         Err(SignInError::Wrong) => {
             addresses.take(visit.address, now);
@@ -159,7 +165,7 @@ fn tried_too_often(visit: &Visit, form: &Form, reason: &'static str, seconds: u6
 /// Somebody of whom nothing is known yet.
 fn actor(visit: &Visit) -> Actor {
     Actor {
-        key: None,
+        credential: CredentialId::Visitor,
         user: None,
         address: Some(visit.address),
         request_id: std::sync::Arc::clone(&visit.request_id),
@@ -232,8 +238,8 @@ async fn accept(visit: &Visit, token: &str, form: &Form) -> Result<Reply, Proble
     let sign_ins = &visit.app.system.sign_ins;
     let password = form.text("password").to_owned();
     match sign_ins.accept(token, password, actor(visit)).await {
-        Ok(token) => {
-            let reply = session::begin(visit, Reply::see_other("/console"), &token);
+        Ok(signed_in) => {
+            let reply = session::begin(visit, Reply::see_other("/console"), &signed_in);
             Ok(session::say(visit, reply, "Your password is set. Welcome."))
         }
         Err(SignInError::BadPassword(reason)) => {
@@ -290,7 +296,11 @@ pub(super) async fn session(
     asked: Asked<'_>,
 ) -> Result<Reply, Problem> {
     match (asked.path, asked.form) {
-        (["session"], None) => Ok(layout::page(visit, Some(session), own_page(session))),
+        (["session"], None) => {
+            let page = own_page(visit, session);
+            Ok(layout::page(visit, Some(session), page))
+        }
+        (["session", "password"], form) => password::answer(visit, session, form).await,
         (["session", "end"], Some(_)) => {
             let (person, actor) = (session.person(), session.actor(visit));
             visit
@@ -299,7 +309,14 @@ pub(super) async fn session(
                 .sign_ins
                 .end(person, session.token(), actor)
                 .await?;
-            Ok(session::forget(visit, Reply::see_other("/console/sign-in")))
+            let place = match next(visit).as_str() {
+                "/console" => "/console/sign-in".to_owned(),
+                next => parts::target("/console/sign-in", &[("next", next)]),
+            };
+            Ok(session::forget(visit, Reply::see_other(&place)))
+        }
+        (["session", "consents", id, "withdraw"], Some(_)) => {
+            authorize::withdraw(visit, session, id).await
         }
         (["session", "end-all"], Some(_)) => {
             let (person, actor) = (session.person(), session.actor(visit));
@@ -309,6 +326,11 @@ pub(super) async fn session(
         (["session", "mode"], Some(form)) => {
             let mode = match form.text("mode") {
                 "test" => Mode::Test,
+                _ if session.bounds().test_only => {
+                    return Err(Problem::forbidden(
+                        "you were invited with a test key, which opens test data only",
+                    ));
+                }
                 _ => Mode::Live,
             };
             let change = ChangeSession {
@@ -332,9 +354,17 @@ pub(super) async fn session(
     }
 }
 
-fn own_page(session: &Session) -> Page {
+fn own_page(visit: &Visit, session: &Session) -> Page {
     let content = html! {
         (heading(&session.name, "You, as the console knows you.", html! {}))
+        (authorize::consents(visit, session))
+        @if password::has_one(visit, session) {
+            section.card {
+                h2 { "Password" }
+                p { "Whoever knows it signs in as you." }
+                p { a.button href="/console/session/password" { "Change your password" } }
+            }
+        }
         section.card {
             h2 { "Sign out everywhere" }
             p { "Ends your session in every browser, in this one too." }

@@ -27,7 +27,7 @@ pub(super) async fn answer(
     session: &Session,
     asked: Asked<'_>,
 ) -> Result<Reply, Problem> {
-    session.of_account()?;
+    session.check_admin()?;
     let users = Users { visit, session };
     match (asked.path.get(2..).unwrap_or_default(), asked.form) {
         ([], None) => users.list().await,
@@ -63,7 +63,11 @@ impl Users<'_> {
             .zip(id)
             .and_then(|(tenant, id)| self.visit.app.system.identity.person(tenant, id));
         match known {
-            Some(user) if user.password.is_some() => badge("signs in", "good"),
+            Some(user) if user.password.is_some() => html! {
+                (badge("signs in", "good"))
+                @if user.bounds.test_only { " " (badge("test data only", "warn")) }
+                @if user.bounds.scopes.is_some() { " " (badge("some scopes only", "warn")) }
+            },
             Some(user) if user.invitation.is_some() => badge("invited", "warn"),
             _ => badge("not invited", "quiet"),
         }

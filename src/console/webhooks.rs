@@ -24,7 +24,7 @@ pub(super) async fn answer(
     session: &Session,
     asked: Asked<'_>,
 ) -> Result<Reply, Problem> {
-    session.of_account()?;
+    session.check_admin()?;
     let hooks = Webhooks { visit, session };
     match (asked.path.get(1..).unwrap_or_default(), asked.form) {
         ([], None) => hooks.list().await,

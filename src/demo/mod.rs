@@ -491,6 +491,7 @@ async fn make_key(system: &System, account: AccountId) -> Result<String, DemoErr
         // Whoever leaves the demo running longer starts it again.
         expires_at: Some(now + Duration::from_hours(24 * 30)),
         user_id: None,
+        require_signature: false,
     };
     let issue = IssueKey { new, account };
     let made = system

@@ -9,6 +9,7 @@ use colloquy_actors::accounts::Principal;
 use colloquy_model::answer::Precondition;
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::conversation_access::ConversationAccess;
 use colloquy_model::id::{Id, Prefix, UserId};
 use colloquy_model::idempotency::{Fingerprint, Reservation};
 use colloquy_model::time::Timestamp;
@@ -32,6 +33,17 @@ pub(crate) enum Credential {
     Operator,
 }
 
+impl Credential {
+    /// The user for whom it acts by itself.
+    pub(crate) fn user(&self) -> Option<UserId> {
+        match self {
+            Credential::None | Credential::Operator => None,
+            Credential::Key(principal) => principal.key.view.user_id,
+            Credential::Ticket(_, user) => *user,
+        }
+    }
+}
+
 /// What a call is to the entity that its request goes to.
 pub(crate) struct CommandCall {
     pub(crate) app: Arc<AppState>,
@@ -52,6 +64,8 @@ pub(crate) struct ApiCall {
     /// Who pays for the memory that its answer holds.
     pub(crate) owner: Option<BudgetOwner>,
     pub(crate) caller: Caller,
+    /// Which conversations it may read and write.
+    pub(crate) access: ConversationAccess,
     pub(crate) if_match: Option<Precondition>,
     pub(crate) idempotency_key: Option<String>,
     /// What the request is, where it has an idempotency key.
@@ -75,6 +89,7 @@ impl ApiCall {
             credential: self.credential.clone(),
             owner: self.owner,
             caller: self.caller.clone(),
+            access: self.access,
             if_match: self.if_match.clone(),
             idempotency_key: self.idempotency_key.clone(),
             fingerprint: self.fingerprint,
@@ -123,12 +138,21 @@ impl ApiCall {
         self.uri.query().unwrap_or_default()
     }
 
+    /// Who asks, without a condition and without an idempotency key.
+    pub(crate) fn meta(&self) -> CommandMeta {
+        CommandMeta {
+            access: self.access,
+            ..CommandMeta::new(self.caller.clone())
+        }
+    }
+
     /// Takes apart a call whose request goes to an entity.
     pub(crate) fn into_command(self) -> CommandCall {
         CommandCall {
             app: self.app,
             meta: CommandMeta {
                 caller: self.caller,
+                access: self.access,
                 if_match: self.if_match,
                 reservation: self.reservation,
             },

@@ -10,14 +10,18 @@ use colloquy_model::caller::Caller;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::UserId;
 use colloquy_model::key::{KeyType, Permission, same_hash, secret_hash};
+use colloquy_model::network::includes;
+use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use ipnet::IpNet;
 
 use super::admission::Arrival;
 use super::api_call::Credential;
 use super::app_state::AppState;
+use super::conversation_access;
 use super::operation::{AuthRequirement, Verb};
 use super::problem::{Kind, Outcome, Problem};
+use super::signed_requests;
 
 /// The user for whom a key acts.
 const ACTING_USER: HeaderName = HeaderName::from_static("x-acting-user");
@@ -58,7 +62,9 @@ pub(super) async fn identify(
     let headers = request.headers();
     let bearer = bearer(headers);
     let found = match auth {
-        AuthRequirement::Public | AuthRequirement::ShareLink => return Ok(Credential::None),
+        AuthRequirement::Public | AuthRequirement::ShareLink | AuthRequirement::OAuthClient => {
+            return Ok(Credential::None);
+        }
         AuthRequirement::Metrics if app.metrics_public => return Ok(Credential::None),
         AuthRequirement::Metrics | AuthRequirement::Operator => bearer
             .filter(|token| is_operator(app, token))
@@ -66,20 +72,37 @@ pub(super) async fn identify(
         AuthRequirement::KeyOrTicket(_) if !headers.contains_key(AUTHORIZATION) => {
             ticket(app, request, arrival).await?
         }
-        AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => bearer
-            .filter(|token| !token.starts_with(OPERATOR_PREFIX))
-            .and_then(|secret| app.system.identity.authenticate(secret, now))
-            .map(Credential::Key),
+        AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => {
+            match bearer.filter(|token| !token.starts_with(OPERATOR_PREFIX)) {
+                Some(secret) => key_or_token(app, secret, now).await.map(Credential::Key),
+                None => None,
+            }
+        }
     };
-    if let Some(credential) = found {
-        return Ok(credential);
-    }
+    let refused = match found {
+        Some(Credential::Key(principal)) if signed_requests::are_required(&principal) => {
+            match signed_requests::check(app, &principal, request, now).await {
+                Err(problem) if problem.kind == Kind::Unauthorized => problem,
+                checked => return checked.map(|()| Credential::Key(principal)),
+            }
+        }
+        Some(credential) => return Ok(credential),
+        None => Problem::new(
+            Kind::Unauthorized,
+            "the credential is missing, malformed, unknown, expired or revoked",
+        ),
+    };
     check_failures(app, arrival)?;
     app.system.addresses.take(address, now);
-    Err(Problem::new(
-        Kind::Unauthorized,
-        "the credential is missing, malformed, unknown, expired or revoked",
-    ))
+    Err(refused)
+}
+
+/// Who bears a key, or an access token: a token has dots, and a key none.
+async fn key_or_token(app: &AppState, secret: &str, now: Timestamp) -> Option<Principal> {
+    match secret.contains('.') {
+        true => app.system.oauth.authenticate(secret, now).await,
+        false => app.system.identity.authenticate(secret, now),
+    }
 }
 
 /// Refuses what memory alone has let in, where that may be old: this node has lost the others. Asked
@@ -93,7 +116,7 @@ pub(crate) fn check_is_current(app: &AppState) -> Result<(), Problem> {
 }
 
 /// Refuses an address from which too many authentications have failed.
-fn check_failures(app: &AppState, arrival: Arrival) -> Result<(), Problem> {
+pub(super) fn check_failures(app: &AppState, arrival: Arrival) -> Result<(), Problem> {
     match app.system.addresses.blocked(arrival.address, arrival.at) {
         Some(seconds) => Err(Problem::rate_limited(
             "too many failed authentications from this address",
@@ -122,8 +145,12 @@ async fn ticket(
     let Some(ticket) = tickets.look(text, now).await? else {
         return Ok(None);
     };
-    let principal = app.system.identity.bearer(&ticket.secret, now);
-    Ok(principal.map(|principal| Credential::Ticket(principal, ticket.user)))
+    let principal = app.system.identity.bearer(&ticket.bearer, now);
+    // It stands for the request that made it.
+    let holds = |principal: &Principal| ticket.signed || !signed_requests::are_required(principal);
+    Ok(principal
+        .filter(holds)
+        .map(|principal| Credential::Ticket(principal, ticket.user)))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -143,9 +170,9 @@ fn is_operator(app: &AppState, token: &str) -> bool {
 }
 
 /// Whether the key and its account may be used from this address.
-pub(super) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
+pub(crate) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
     let allows =
-        |list: &[IpNet]| list.is_empty() || list.iter().any(|range| range.contains(&address));
+        |list: &[IpNet]| list.is_empty() || list.iter().any(|range| includes(range, address));
     allows(&principal.key.view.allowed_ips) && allows(&principal.account.view.allowed_ips)
 }
 
@@ -171,14 +198,13 @@ pub(super) fn visible_kinds(
         .collect()
 }
 
-/// Whether the key has been given this.
+/// Whether the key has been given this. What is narrowed to a user's conversations is given by name
+/// only.
 pub(super) fn granted(principal: &Principal, one: Permission) -> bool {
-    principal
-        .key
-        .view
-        .scopes
-        .as_ref()
-        .is_none_or(|scopes| scopes.contains(&one))
+    match &principal.key.view.scopes {
+        Some(scopes) => scopes.contains(&one),
+        None => one != Permission::ConversationsAssigned,
+    }
 }
 
 /// What an operation needs of the key that calls it.
@@ -233,6 +259,7 @@ pub(super) fn permit(
     };
     check_permissions(principal, needs)?;
     check_role(principal, role, needs)?;
+    conversation_access::check_user(principal, acting, needs)?;
     Ok(acting)
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
+use colloquy_model::network::includes;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
@@ -67,7 +68,7 @@ impl Connections {
         let owner = BudgetOwner::at(address);
         let mut open = self.open.lock();
         let mine = open.by_address.get(&owner).copied().unwrap_or(0);
-        if mine >= self.each && !self.proxies.iter().any(|proxy| proxy.contains(&address)) {
+        if mine >= self.each && !self.proxies.iter().any(|proxy| includes(proxy, address)) {
             return None;
         }
         open.total += 1;

@@ -12,8 +12,9 @@ use actix_web::HttpRequest;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
+use colloquy_actors::accounts::token_holder;
 use colloquy_actors::limiter::RateLimitStatus;
-use colloquy_model::caller::{Actor, Caller, Tenant};
+use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 
@@ -34,7 +35,10 @@ use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
 use super::same_site::check_same_site;
-use super::{accept, admission, conditions, idempotency, overtaken, response};
+use super::{
+    accept, admission, conditions, conversation_access, idempotency, overtaken, refused, response,
+    signed_requests,
+};
 use crate::console::{self, Reply, Visit};
 use crate::log::words;
 
@@ -56,6 +60,8 @@ pub(super) struct RequestContext {
     pub(super) operation: Option<usize>,
     /// It came when the server was stopping.
     too_late: bool,
+    /// Who asks, as far as that is known yet.
+    known: Option<Caller>,
 }
 
 /// What a request is answered with, before status and headers are chosen.
@@ -101,6 +107,7 @@ pub(super) async fn serve(
         body_comes: request.headers().contains_key(TRANSFER_ENCODING),
         operation: None,
         too_late,
+        known: None,
     };
     let name = Arc::clone(&context.request_id);
     let response = if console::serves(request.uri().path()) {
@@ -194,10 +201,16 @@ impl RequestContext {
                 let mut body = BodyReader::of(payload);
                 let output = self.carry_out(operation, parameters, &mut body).await;
                 self.body_comes = self.body_comes && !body.has_ended();
+                if let Err(problem) = &output {
+                    self.note_refusal(operation, problem);
+                }
                 output
                     .map(Response::Output)
                     .map_err(|problem| match operation.shows_pages() {
                         true => refusal_page(request.headers(), problem),
+                        false if operation.auth == AuthRequirement::OAuthClient => {
+                            problem.into_oauth()
+                        }
                         false => problem,
                     })
             }
@@ -249,12 +262,18 @@ impl RequestContext {
             credential,
             arrival,
         };
+        let own = target
+            .credential
+            .user()
+            .map_or(Acting::Nobody, Acting::User);
+        self.known = Some(self.caller(&target, own)?);
         let chunked = self.body_comes;
         let acting = tokio::select! {
             biased;
             admitted = self.admit(&target) => admitted?,
             problem = body.fault(), if chunked => return Err(problem),
         };
+        self.known = self.caller(&target, acting).ok();
         // Forms of shared pages; others that are sent as forms are for programs.
         if operation.encoding == Encoding::Form
             && matches!(operation.auth, AuthRequirement::ShareLink)
@@ -271,6 +290,10 @@ impl RequestContext {
             }
         }
         let raw_body = self.read(operation, body).await?;
+        if operation.body.is_some() {
+            let by = (&target.credential, arrival);
+            signed_requests::check_body(&self.app, by, self.request.headers(), raw_body.bytes())?;
+        }
         let caller = self.caller(&target, acting)?;
         let mut call = self.call(target, caller);
         let headers = self.request.headers();
@@ -281,6 +304,14 @@ impl RequestContext {
             call.idempotency_key = conditions::idempotency_key(headers)?.map(str::to_owned);
         }
         self.work(operation, call, raw_body).await
+    }
+
+    /// Records that the request was refused for who asked, if it was.
+    fn note_refusal(&self, operation: &Operation, problem: &Problem) {
+        let address = || forwarded::client_address(&self.app.proxies, &self.request);
+        let stranger = || refused::stranger(address(), &self.request_id);
+        let caller = self.known.clone().unwrap_or_else(stranger);
+        refused::note_operation(&self.app, operation, &caller, problem);
     }
 
     /// Refuses what comes when the server stops, and a change of a document for whose answer there
@@ -335,6 +366,7 @@ impl RequestContext {
 
     /// The request as its handler receives it, but for what its headers ask beside.
     fn call(&self, target: Target<'_>, caller: Caller) -> ApiCall {
+        let access = conversation_access::of_credential(&target.credential, caller.actor.user);
         ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
@@ -343,6 +375,7 @@ impl RequestContext {
             parameters: target.parameters,
             credential: target.credential,
             caller,
+            access,
             owner: self.owner,
             if_match: None,
             idempotency_key: None,
@@ -367,7 +400,10 @@ impl RequestContext {
                 permissions
             }
             AuthRequirement::ShareLink => return self.admit_link(target),
-            AuthRequirement::Public | AuthRequirement::Operator | AuthRequirement::Metrics => {
+            AuthRequirement::Public
+            | AuthRequirement::OAuthClient
+            | AuthRequirement::Operator
+            | AuthRequirement::Metrics => {
                 return Ok(Acting::Nobody);
             }
         };
@@ -414,17 +450,18 @@ impl RequestContext {
     }
 
     fn caller(&self, target: &Target<'_>, acting: Acting) -> Result<Caller, Problem> {
-        let (tenant, key) = match &target.credential {
-            Credential::None | Credential::Operator => (Tenant::OPERATORS, None),
+        let (tenant, credential) = match &target.credential {
+            Credential::None => (Tenant::OPERATORS, CredentialId::Visitor),
+            Credential::Operator => (Tenant::OPERATORS, CredentialId::Operator(token_holder())),
             Credential::Key(principal) | Credential::Ticket(principal, _) => {
-                (principal.tenant(), principal.key_id())
+                (principal.tenant(), principal.credential())
             }
         };
         let request_id = Arc::clone(&self.request_id);
         Ok(Caller {
             tenant,
             actor: Actor {
-                key,
+                credential,
                 user: acting.known()?,
                 address: Some(target.arrival.address),
                 request_id,

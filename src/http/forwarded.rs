@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{FORWARDED, HeaderMap, HeaderName};
+use colloquy_model::network::includes;
 use ipnet::IpNet;
+
+use super::app_state::AppState;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -15,7 +18,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 /// the proxy writes one, and a client may have written the other.
 pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr {
     let mut address = peer(request);
-    let believed = |address: &IpAddr| proxies.iter().any(|range| range.contains(address));
+    let believed = |address: &IpAddr| proxies.iter().any(|range| includes(range, *address));
     if !believed(&address) {
         return address;
     }
@@ -34,10 +37,16 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
     address
 }
 
+/// Whether the client's way here is encrypted, as far as the public address or a proxy that is
+/// believed say.
+pub(crate) fn is_encrypted(app: &AppState, request: &HttpRequest) -> bool {
+    app.public_url.starts_with("https://") || scheme(&app.proxies, request) == Some("https")
+}
+
 /// The scheme by which the client has asked, where a proxy that is believed says so.
 pub(super) fn scheme(proxies: &[IpNet], request: &HttpRequest) -> Option<&'static str> {
     let peer = peer(request);
-    if !proxies.iter().any(|range| range.contains(&peer)) {
+    if !proxies.iter().any(|range| includes(range, peer)) {
         return None;
     }
     let headers = request.headers();
@@ -173,6 +182,12 @@ mod tests {
                 Some("http"),
             ),
             ("for=\"[2001:db8:cafe::17]\"", "2001:db8:cafe::17", None),
+            ("for=\"[::ffff:192.0.2.60]:47011\"", "192.0.2.60", None),
+            (
+                "for=1.1.1.1, for=192.0.2.60, for=\"[::ffff:10.0.0.8]:80\", for=10.0.0.7",
+                "192.0.2.60",
+                None,
+            ),
             (
                 "for=1.1.1.1, for=192.0.2.60, for=10.0.0.8",
                 "192.0.2.60",
@@ -193,6 +208,17 @@ mod tests {
             let seen = seen(&[("forwarded", line)], &["10.0.0.0/8"]);
             assert_eq!(seen, (address.to_owned(), scheme), "{line}");
         }
+    }
+
+    #[test]
+    fn several_lines_of_a_header_are_one() {
+        let lines = [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-forwarded-for", "192.0.2.60, 10.0.0.8"),
+            ("x-forwarded-for", "10.0.0.7"),
+        ];
+        assert_eq!(seen(&lines, &["10.0.0.0/8"]).0, "192.0.2.60");
+        assert_eq!(seen(&lines, &["::ffff:10.0.0.0/104"]).0, "192.0.2.60");
     }
 
     #[test]

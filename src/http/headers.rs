@@ -72,6 +72,13 @@ impl SecurityHeaders {
         }
     }
 
+    /// The console's policy for a page whose forms may also lead there.
+    pub(super) fn console_policy_to(&self, place: &str) -> Option<HeaderValue> {
+        let policy = self.console_policy.as_ref()?.to_str().ok()?;
+        let own = "form-action 'self'";
+        HeaderValue::from_str(&policy.replace(own, &format!("{own} {place}"))).ok()
+    }
+
     /// Adds them; a page for people has a policy of its own.
     pub(super) fn add(&self, response: &mut HttpResponseBuilder, audience: Audience) {
         for (name, value) in &self.everywhere {

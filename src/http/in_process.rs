@@ -10,7 +10,7 @@ use bytes::Bytes;
 use colloquy_actors::accounts::Principal;
 use colloquy_actors::document::messages::EraseFromBin;
 use colloquy_model::answer::Precondition;
-use colloquy_model::caller::{Actor, Caller, Tenant};
+use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
@@ -21,6 +21,7 @@ use super::app_state::AppState;
 use super::authentication::{self, Needs};
 use super::body::RawBody;
 use super::budget::BudgetOwner;
+use super::conversation_access;
 use super::dispatch;
 use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::Output;
@@ -41,6 +42,8 @@ pub(crate) struct InProcess {
     pub(crate) role: Option<Role>,
     /// Whether operators' operations may be called.
     pub(crate) is_operator: bool,
+    /// What the page's visitor has shown.
+    pub(crate) credential: CredentialId,
 }
 
 /// What is asked of an operation.
@@ -76,7 +79,7 @@ impl<'r> Request<'r> {
 }
 
 /// What an operation answers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Found {
     /// The body; null where there is none, a string where it is no JSON.
     pub(crate) body: Value,
@@ -108,6 +111,7 @@ impl InProcess {
             return Err(Problem::not_found());
         };
         let (credential, tenant) = self.credential(operation)?;
+        let access = conversation_access::of_credential(&credential, credential.user());
         let call = ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
@@ -116,6 +120,7 @@ impl InProcess {
             parameters,
             credential,
             caller: self.caller(tenant),
+            access,
             owner: Some(self.owner()),
             if_match: request.if_match.map(Precondition::of_tag),
             idempotency_key: request.idempotency_key.map(str::to_owned),
@@ -162,7 +167,7 @@ impl InProcess {
         Caller {
             tenant,
             actor: Actor {
-                key: None,
+                credential: self.credential,
                 user: principal.and_then(|principal| principal.key.view.user_id),
                 address: Some(self.address),
                 request_id: Arc::clone(&self.request_id),
@@ -190,6 +195,7 @@ impl InProcess {
             AuthRequirement::Operator
             | AuthRequirement::Metrics
             | AuthRequirement::Public
+            | AuthRequirement::OAuthClient
             | AuthRequirement::ShareLink => return Err(Problem::not_found()),
         };
         let Some(principal) = &self.principal else {
@@ -273,7 +279,7 @@ pub(crate) fn undecided(problem: &Problem) -> Option<Value> {
         More::Conflict(_) => serde_json::from_slice(&problem.json()).ok()?,
         // Written in the form that the browser's `Accept` prefers, which may be either of two.
         More::Written(body) => serde_json::from_slice(body).ok()?,
-        More::Overtaken | More::Page(_) => return None,
+        More::Overtaken | More::Page(_) | More::OAuth(_) => return None,
     };
     let details = ["/error/details", "/details"];
     let found = details.iter().find_map(|at| told.pointer(at));

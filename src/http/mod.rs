@@ -6,8 +6,8 @@
 //!   parts, and `docs/`: the table for readers
 //! - `dispatch.rs` one request from its head to its response, each check in its order;
 //!   `api_call.rs` the request as its handler receives it
-//! - `authentication.rs`, `admission.rs` who calls and what that allows; `same_site.rs` from which
-//!   site a form comes; `body.rs`, `json.rs`,
+//! - `authentication.rs`, `admission.rs` who calls and what that allows; `forwarded.rs` from where
+//!   and by which scheme; `same_site.rs` from which site a form comes; `body.rs`, `json.rs`,
 //!   `strict_json.rs`, `query.rs`, `conditions.rs`, `idempotency.rs` what is asked, and under which
 //!   conditions
 //! - `output.rs` what a handler returns; `response.rs`, `links.rs`, `headers.rs`, `accept.rs`,
@@ -29,11 +29,13 @@ mod admission;
 mod api_call;
 mod app_state;
 mod authentication;
+mod authorization;
 mod body;
 mod budget;
 mod concurrency;
 mod conditions;
 mod connections;
+mod conversation_access;
 mod cors;
 mod dispatch;
 mod docs;
@@ -57,23 +59,31 @@ mod pipelining;
 mod problem;
 mod query;
 mod realtime;
+mod refused;
 mod request_metrics;
+mod request_signature;
 mod response;
 mod response_body;
 mod router;
 mod routes;
 mod same_site;
 mod server;
+mod signed_requests;
 mod socket_handle;
 mod strict_json;
 
 pub(crate) use app_state::AppState;
-pub(crate) use authentication::check_is_current;
+pub(crate) use authentication::{address_allowed, check_is_current};
+pub(crate) use authorization::{
+    AuthorizationQuery, AuthorizationRequest, Unasked, check as check_authorization,
+};
 pub(crate) use body::{BodyReader, read_form};
 pub(crate) use budget::BudgetOwner;
+pub(crate) use forwarded::is_encrypted;
 pub(crate) use in_process::{Found, InProcess, Request, undecided};
 pub(crate) use operation::Verb;
 pub(crate) use problem::{Kind, Problem};
+pub(crate) use refused::{note as note_refusal, stranger};
 pub(crate) use request_metrics::{RequestTotals, bounds_ms};
 pub(crate) use same_site::check_same_site;
 pub(crate) use server::bind;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use colloquy_model::key::Permission;
+
 use super::body::{Encoding, FORM};
 use super::openapi_bounds;
 use super::openapi_responses::{is_limited, refusals_by_status, responses, tagged};
@@ -87,9 +89,12 @@ pub(super) fn document(operations: &[Operation], config: &Config, public_url: &s
             "headers": headers(),
             "securitySchemes": {
                 "apiKey": {"type": "http", "scheme": "bearer",
-                    "description": "An API key: `sk_test_…`, `sk_prod_…` or `sk_read_…`."},
+                    "description": "An API key: `sk_test_…`, `sk_prod_…` or `sk_read_…`. Of the scopes that stand with it at an \
+                        operation, each in an entry of its own, the key needs one. A key that is narrowed to no scopes has all but \
+                        `conversations:assigned`, which lets it read and write the conversations that are assigned to its user."},
                 "ticket": {"type": "apiKey", "in": "query", "name": "ticket",
                     "description": "A ticket that was made with an API key, used once."},
+                "oauthClient": {"type": "http", "scheme": "basic", "description": "An OAuth client's `client_id` and `client_secret`, which may stand in the form instead."},
                 "operatorToken": {"type": "http", "scheme": "bearer", "description": "An operator's token: `op_…`."},
             },
         },
@@ -140,6 +145,7 @@ fn description(operation: &Operation) -> String {
     let needs = match operation.auth {
         AuthRequirement::Public
         | AuthRequirement::ShareLink
+        | AuthRequirement::OAuthClient
         | AuthRequirement::Key(&[])
         | AuthRequirement::KeyOrTicket(&[]) => {
             return operation.description.to_owned();
@@ -161,11 +167,21 @@ fn description(operation: &Operation) -> String {
     format!("{} Needs {needs}.", operation.description)
 }
 
+/// What lets somebody in: each entry is enough by itself, and names the scope that it takes.
 fn security(auth: AuthRequirement) -> Value {
+    let by_key = |permissions: &[Permission]| match permissions {
+        [] => vec![json!({"apiKey": []})],
+        some => some.iter().map(|one| json!({"apiKey": [one]})).collect(),
+    };
     match auth {
         AuthRequirement::Public | AuthRequirement::ShareLink => json!([]),
-        AuthRequirement::Key(_) => json!([{"apiKey": []}]),
-        AuthRequirement::KeyOrTicket(_) => json!([{"apiKey": []}, {"ticket": []}]),
+        AuthRequirement::OAuthClient => json!([{"oauthClient": []}, {}]),
+        AuthRequirement::Key(permissions) => json!(by_key(permissions)),
+        AuthRequirement::KeyOrTicket(permissions) => {
+            let mut all = by_key(permissions);
+            all.push(json!({"ticket": []}));
+            json!(all)
+        }
         AuthRequirement::Operator | AuthRequirement::Metrics => json!([{"operatorToken": []}]),
     }
 }
@@ -185,6 +201,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "document_id" => "doc",
         "share_id" => "shr",
         "comment_id" => "cmt",
+        "client_id" => "cli",
         _ => "key",
     };
     names

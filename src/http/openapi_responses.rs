@@ -20,7 +20,9 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     ];
     match operation.auth {
         AuthRequirement::Public => {}
-        AuthRequirement::ShareLink => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
+        AuthRequirement::ShareLink | AuthRequirement::OAuthClient => {
+            kinds.extend([Kind::Unauthorized, Kind::RateLimited]);
+        }
         AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => {
             kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited])
         }

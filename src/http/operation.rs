@@ -51,6 +51,8 @@ pub(crate) enum AuthRequirement {
     Key(&'static [Permission]),
     /// A share link's token, which stands in the path.
     ShareLink,
+    /// An OAuth client, by its secret or by its name alone; what is answered is as RFC 6749 has it.
+    OAuthClient,
     /// An API key with one of these permissions, or a ticket that was made with one.
     KeyOrTicket(&'static [Permission]),
     /// The operators' token, and nothing else.
@@ -139,27 +141,68 @@ pub(crate) struct Operation {
     pub(crate) run: Run,
 }
 
+/// An operation of which it has not been said who may call it: no row of the table is one, since it
+/// becomes an operation only by saying so.
+pub(crate) struct Unguarded(Operation);
+
+impl Unguarded {
+    /// Where it stands in the document, and what it is for.
+    pub(crate) fn about(
+        self,
+        tag: &'static str,
+        summary: &'static str,
+        description: &'static str,
+    ) -> Self {
+        Unguarded(Operation {
+            tag,
+            summary,
+            description,
+            ..self.0
+        })
+    }
+
+    /// The credential that it requires.
+    pub(crate) fn auth(self, auth: AuthRequirement) -> Operation {
+        Operation { auth, ..self.0 }
+    }
+}
+
 impl Operation {
     /// Whether it answers people with pages, refusals too: it is what a share link opens in a
-    /// browser.
+    /// browser, or where a browser is sent.
     pub(crate) fn shows_pages(&self) -> bool {
-        self.auth == AuthRequirement::ShareLink
-            && (!self.forms.is_empty() || matches!(self.success, Success::Text(_)))
+        match self.auth {
+            AuthRequirement::ShareLink => {
+                !self.forms.is_empty() || matches!(self.success, Success::Text(_))
+            }
+            // Where a browser is sent to sign in.
+            AuthRequirement::Public => self.leads_on,
+            AuthRequirement::OAuthClient
+            | AuthRequirement::Key(_)
+            | AuthRequirement::KeyOrTicket(_)
+            | AuthRequirement::Operator
+            | AuthRequirement::Metrics => false,
+        }
     }
 }
 
 /// An operation that asks and changes nothing.
-pub(crate) fn get<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+pub(crate) fn get<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Unguarded
 where
     Q: DeserializeOwned + IntoParams + 'static,
     F: Fn(ApiCall, Q) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    Operation::new::<Q, (), _, _>(Verb::Get, path, id, move |call, query, ()| run(call, query))
+    Unguarded(Operation::new::<Q, (), _, _>(
+        Verb::Get,
+        path,
+        id,
+        move |call, query, ()| run(call, query),
+    ))
 }
 
 /// An operation that makes something or does something.
-pub(crate) fn post<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+pub(crate) fn post<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Unguarded
 where
     B: Body,
     F: Fn(ApiCall, B) -> Fut + Copy + Send + Sync + 'static,
@@ -170,37 +213,39 @@ where
             run(call, body)
         });
     made.repeatable = true;
-    made
+    Unguarded(made)
 }
 
 /// An operation that changes something.
-pub(crate) fn patch<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+pub(crate) fn patch<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Unguarded
 where
     B: Body,
     F: Fn(ApiCall, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| {
-        run(call, body)
-    })
-    .conditional()
+    let made =
+        Operation::new::<query::NoQuery, B, _, _>(Verb::Patch, path, id, move |call, _, body| {
+            run(call, body)
+        });
+    Unguarded(made.conditional())
 }
 
 /// An operation that puts something in the place of something.
-pub(crate) fn put<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+pub(crate) fn put<B, F, Fut>(path: &'static str, id: &'static str, run: F) -> Unguarded
 where
     B: Body,
     F: Fn(ApiCall, B) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
 {
-    Operation::new::<query::NoQuery, B, _, _>(Verb::Put, path, id, move |call, _, body| {
-        run(call, body)
-    })
-    .conditional()
+    let made =
+        Operation::new::<query::NoQuery, B, _, _>(Verb::Put, path, id, move |call, _, body| {
+            run(call, body)
+        });
+    Unguarded(made.conditional())
 }
 
 /// An operation that takes something away, in the way that the query says.
-pub(crate) fn delete_as<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+pub(crate) fn delete_as<Q, F, Fut>(path: &'static str, id: &'static str, run: F) -> Unguarded
 where
     Q: DeserializeOwned + IntoParams + 'static,
     F: Fn(ApiCall, Q) -> Fut + Copy + Send + Sync + 'static,
@@ -209,15 +254,15 @@ where
     let made = Operation::new::<Q, (), _, _>(Verb::Delete, path, id, move |call, query, ()| {
         run(call, query)
     });
-    Operation {
+    let made = Operation {
         success: Success::Deleted,
         ..made
-    }
-    .conditional()
+    };
+    Unguarded(made.conditional())
 }
 
 /// An operation that takes something away.
-pub(crate) fn delete<F, Fut>(path: &'static str, id: &'static str, run: F) -> Operation
+pub(crate) fn delete<F, Fut>(path: &'static str, id: &'static str, run: F) -> Unguarded
 where
     F: Fn(ApiCall) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<Output, Problem>> + 'static,
@@ -226,11 +271,11 @@ where
         Operation::new::<query::NoQuery, (), _, _>(Verb::Delete, path, id, move |call, _, ()| {
             run(call)
         });
-    Operation {
+    let made = Operation {
         success: Success::Deleted,
         ..made
-    }
-    .conditional()
+    };
+    Unguarded(made.conditional())
 }
 
 impl Operation {
@@ -278,26 +323,6 @@ impl Operation {
                 carry_out::<Q, B, F, Fut>(call, raw_body, run).boxed_local()
             }),
         }
-    }
-
-    /// Where it stands in the document, and what it is for.
-    pub(crate) fn about(
-        self,
-        tag: &'static str,
-        summary: &'static str,
-        description: &'static str,
-    ) -> Self {
-        Operation {
-            tag,
-            summary,
-            description,
-            ..self
-        }
-    }
-
-    /// The credential that it requires.
-    pub(crate) fn auth(self, auth: AuthRequirement) -> Self {
-        Operation { auth, ..self }
     }
 
     /// Says that it answers 200 with this schema.

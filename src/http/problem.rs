@@ -209,6 +209,8 @@ pub(crate) enum More {
     Overtaken,
     /// The problem as a page, for people who ask for one.
     Page(Bytes),
+    /// The problem in the words of OAuth 2.0 (RFC 6749, 5.2): its code there.
+    OAuth(&'static str),
     /// The body, in the form that the caller prefers, where writing it would have held others up.
     Written(Bytes),
 }
@@ -336,6 +338,62 @@ impl Problem {
         }
     }
 
+    /// 400 with a code of RFC 6749 (5.2).
+    pub(crate) fn oauth(code: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
+        Problem {
+            more: Some(Box::new(More::OAuth(code))),
+            ..Problem::new(Kind::InvalidRequest, reason)
+        }
+    }
+
+    /// The same problem in the words of OAuth 2.0; one that has them keeps them.
+    pub(crate) fn into_oauth(self) -> Self {
+        if matches!(self.more.as_deref(), Some(More::OAuth(_))) {
+            return self;
+        }
+        let code = match self.kind {
+            Kind::Unauthorized => "invalid_client",
+            Kind::RateLimited | Kind::Unavailable => "temporarily_unavailable",
+            Kind::ServerError => "server_error",
+            Kind::InvalidRequest
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::MethodNotAllowed
+            | Kind::RequestTimeout
+            | Kind::Conflict
+            | Kind::InvalidTransition
+            | Kind::ConversationClosed
+            | Kind::IdempotencyInProgress
+            | Kind::MergeConflict
+            | Kind::CursorExpired
+            | Kind::PreconditionFailed
+            | Kind::PayloadTooLarge
+            | Kind::UnsupportedMediaType
+            | Kind::IdempotencyKeyReused
+            | Kind::HeadersTooLarge => "invalid_request",
+        };
+        Problem {
+            more: Some(Box::new(More::OAuth(code))),
+            ..self
+        }
+    }
+
+    /// The body as RFC 6749 has it (5.2). A reason is in characters that it allows.
+    pub(crate) fn oauth_json(&self, code: &str) -> Bytes {
+        #[derive(serde::Serialize)]
+        struct Body<'a> {
+            error: &'a str,
+            error_description: &'a str,
+        }
+        let reason = format!("{} {}", self.field, self.reason);
+        let allowed = |one: &char| matches!(one, ' '..='~') && !matches!(one, '"' | '\\');
+        let reason: String = reason.trim().chars().filter(allowed).collect();
+        colloquy_model::json::bytes(&Body {
+            error: code,
+            error_description: &reason,
+        })
+    }
+
     /// The body: as RFC 9457 has it, for the path where it came up, or in the house's own form.
     pub(crate) fn body(&self, instance: Option<&str>) -> Bytes {
         instance
@@ -441,6 +499,10 @@ impl From<ConversationError> for Problem {
         match error {
             ConversationError::Unreadable => Problem::unreadable(),
             ConversationError::NotFound => Problem::new(Kind::NotFound, "no such conversation"),
+            ConversationError::Forbidden => Problem::new(Kind::Forbidden, error.to_string()),
+            ConversationError::ForbiddenField(field) => {
+                Problem::new(Kind::Forbidden, error.to_string()).at(field)
+            }
             ConversationError::MessageNotFound => Problem::new(Kind::NotFound, "no such message"),
             ConversationError::Precondition => {
                 Problem::new(Kind::PreconditionFailed, "If-Match names another state")

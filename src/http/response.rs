@@ -6,8 +6,9 @@ use std::hash::{DefaultHasher, Hasher};
 use actix_web::body::{BodyStream, BoxBody, MessageBody};
 use actix_web::dev::Payload;
 use actix_web::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER,
-    SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
+    LINK, LOCATION, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY,
+    WWW_AUTHENTICATE,
 };
 use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
@@ -22,13 +23,15 @@ use super::headers::{Audience, REPLAYED, REQUEST_ID, add_limits};
 use super::idle::InUse;
 use super::operation::{LocationRule, Operation, Verb};
 use super::output::{BulkOutcome, CachePolicy, Listing, Output, Text};
-use super::problem::{More, Problem, TOO_MANY_ANSWERS};
+use super::problem::{Kind, More, Problem, TOO_MANY_ANSWERS};
 use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::response_body::{EmptyBody, LargeBody, SMALL_MAX};
 use super::{accept, conditions, links, problem};
 use crate::console::{self, Ending, Reply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// How an OAuth client says who it is (RFC 6749, 2.3.1).
+const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"colloquy\"");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -213,6 +216,12 @@ pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) ->
     };
     let ResponseParts { mut head, body } = context.whole(whole, None);
     context.add_common_headers(&mut head, nature);
+    let leads_to = reply.leads_to.as_deref();
+    if let Some(policy) =
+        leads_to.and_then(|place| context.app.security_headers.console_policy_to(place))
+    {
+        head.insert_header((CONTENT_SECURITY_POLICY, policy));
+    }
     context.framed(head.body(body), nature)
 }
 
@@ -460,6 +469,16 @@ impl RequestContext {
                 body: page.clone(),
             };
         }
+        if let Some(More::OAuth(code)) = problem.more.as_deref() {
+            if problem.kind == Kind::Unauthorized {
+                response.insert_header((WWW_AUTHENTICATE, BASIC));
+            }
+            response.insert_header((CONTENT_TYPE, JSON));
+            return ResponseParts {
+                head: response,
+                body: problem.oauth_json(code),
+            };
+        }
         let instance =
             accept::prefers_problem(self.request.headers()).then(|| self.request.uri().path());
         response.insert_header((
@@ -472,7 +491,7 @@ impl RequestContext {
         ));
         let body = match problem.more.as_deref() {
             Some(More::Written(body)) => body.clone(),
-            Some(More::Conflict(_) | More::Page(_) | More::Overtaken) | None => {
+            Some(More::Conflict(_) | More::Page(_) | More::OAuth(_) | More::Overtaken) | None => {
                 problem.body(instance)
             }
         };
@@ -510,7 +529,7 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
         Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {
             Some(More::Written(body) | More::Page(body)) => body.len(),
-            Some(More::Conflict(_) | More::Overtaken) | None => 0,
+            Some(More::Conflict(_) | More::OAuth(_) | More::Overtaken) | None => 0,
         },
     }
 }

@@ -1,22 +1,28 @@
-//! `colloquy actors`, `colloquy supervision` and `colloquy operators`: what operators see of actors,
-//! how they steer them, and who the operators are, from a terminal. Knows the server by its interface
-//! only.
+//! `colloquy actors`, `colloquy supervision`, `colloquy operators`, `colloquy oauth` and `colloquy encryption`:
+//! what operators see of actors, how they steer them, who the operators are, which keys sign and under which the store is, from a
+//! terminal. Knows the server by its interface only.
 //!
 //! - `admin_client.rs`: asks the server
+//! - `auditing.rs`: reads the chain of the audit trail, for `colloquy audit`
+//! - `encryption.rs`: which master key the store is under; accounts that are forgotten
 //! - `operators.rs`: adds and removes operators
+//! - `signing_keys.rs`: the keys that sign access tokens
 //! - `summaries.rs`: what is shown of its answers
 //! - `table.rs`: columns that fit a terminal
 
 mod admin_client;
+mod auditing;
+mod encryption;
 mod operators;
+mod signing_keys;
 mod summaries;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
 
 use colloquy_model::id::{
-    AccountKind, ConversationKind, CustomerKind, DocumentKind, KeyKind, Prefix, UserKind,
-    WebhookKind,
+    AccountKind, ClientKind, ConversationKind, CustomerKind, DocumentKind, GrantKind, KeyKind,
+    Prefix, UserKind, WebhookKind,
 };
 use colloquy_model::time::Timestamp;
 use serde::Deserialize;
@@ -24,6 +30,7 @@ use serde_json::{Map, Number, Value, json};
 
 use self::admin_client::AdminClient;
 pub use self::admin_client::OperateError;
+pub(crate) use self::auditing::AuditClient;
 use self::table::Style;
 use crate::config::Config;
 
@@ -73,6 +80,15 @@ pub enum OperatorRequest {
         /// By which the operator signs in.
         name: String,
     },
+    /// Lets the next key sign access tokens.
+    RotateKeys,
+    /// Destroys the keys of an account's texts.
+    ForgetAccount {
+        /// The identifier of the account.
+        id: String,
+    },
+    /// Puts the configured master key in the place of the one before.
+    RotateMasterKey,
 }
 
 /// What an operator may have a single actor do.
@@ -225,6 +241,9 @@ async fn ask(client: &AdminClient, request: &OperatorRequest) -> Result<Vec<u8>,
         OperatorRequest::Operators => operators::all(client).await,
         OperatorRequest::AddOperator { name } => operators::add(client, name).await,
         OperatorRequest::RemoveOperator { name } => operators::remove(client, name).await,
+        OperatorRequest::RotateKeys => client.post(&["oauth", "rotate-keys"]).await,
+        OperatorRequest::ForgetAccount { id } => client.post(&["accounts", id, "forget"]).await,
+        OperatorRequest::RotateMasterKey => client.post(&["encryption", "rotate"]).await,
     }
 }
 
@@ -257,6 +276,9 @@ fn shown(
         OperatorRequest::Operators => operators::table(&parsed(client, answer)?),
         OperatorRequest::AddOperator { .. } => operators::invitation(&parsed(client, answer)?),
         OperatorRequest::RemoveOperator { .. } => operators::removed(&parsed(client, answer)?),
+        OperatorRequest::RotateKeys => signing_keys::published(&parsed(client, answer)?),
+        OperatorRequest::ForgetAccount { .. } => encryption::forgotten(&parsed(client, answer)?),
+        OperatorRequest::RotateMasterKey => encryption::rotated(&parsed(client, answer)?),
     })
 }
 
@@ -300,6 +322,8 @@ fn kind_of(id: &str) -> Result<&'static str, OperateError> {
         (UserKind::PREFIX, "user"),
         (CustomerKind::PREFIX, "customer"),
         (WebhookKind::PREFIX, "webhook"),
+        (ClientKind::PREFIX, "client"),
+        (GrantKind::PREFIX, "grant"),
         ("limiter", "limiter"),
     ];
     if id == DISPATCHER {

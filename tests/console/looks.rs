@@ -101,12 +101,17 @@ const PAGES: &[&str] = &[
     "/console/webhooks/new",
     "/console/settings/api-keys",
     "/console/settings/api-keys/new",
+    "/console/settings/applications",
+    "/console/settings/applications/new",
     "/console/settings/users",
     "/console/settings/users/new",
     "/console/settings/account",
     "/console/documents",
     "/console/documents/new",
+    "/console/audit",
+    "/console/audit?action=webhook.disabled",
     "/console/session",
+    "/console/session/password",
     "/console/nothing",
 ];
 
@@ -233,6 +238,7 @@ async fn the_operators_pages_keep_nobody_out() {
         format!("/console/accounts/{}", account.account_id),
         "/console/store".to_owned(),
         "/console/nodes".to_owned(),
+        "/console/all-audit".to_owned(),
         "/console/operators".to_owned(),
     ];
     look(&browser, "operators", &pages).await;

@@ -1,10 +1,14 @@
 //! The console, as people use it: over plain HTTP where a form is enough, in Chromium where scripts
 //! and eyes count.
 
+mod cookies;
 mod demo;
 mod guards;
+mod guesses;
 mod inbox;
+mod invited;
 mod looks;
+mod passwords;
 mod people;
 mod settings;
 mod without_script;

@@ -393,14 +393,14 @@ async fn a_session_lasts_as_long_as_the_settings_say() {
         .env("COLLOQUY__CONSOLE__SESSION_HOURS", "0.001")
         .env(
             "COLLOQUY__SECURITY_HEADERS__CONSOLE_CONTENT_SECURITY_POLICY",
-            "default-src 'self'",
+            "default-src 'none'; img-src 'self'; frame-ancestors 'none'",
         )
         .start();
     let person = Person::operator(&server).await;
     let shown = person.get("/console/session").await.expect(200);
     assert_eq!(
         shown.headers["content-security-policy"],
-        "default-src 'self'"
+        "default-src 'none'; img-src 'self'; frame-ancestors 'none'"
     );
     until(
         "the session ends by itself",

@@ -71,6 +71,44 @@ async fn settings_api_keys_generate_a_new_key() {
 }
 
 #[tokio::test]
+async fn a_key_is_made_to_require_signatures_and_its_signing_secret_is_shown_once() {
+    let server = Server::start();
+    let account = server.account().await;
+    let admin = Person::user(&account, "admin").await;
+    let path = "/console/settings/api-keys";
+    let form = [
+        ("name", "Bot"),
+        ("type", "prod"),
+        ("require_signature", "true"),
+    ];
+    let made = admin.post(path, &form).await.expect(200).text;
+    assert!(made.contains("sk_prod_") && made.contains("ss_"), "{made}");
+    let keys = format!("/admin/v1/accounts/{}/keys", account.account_id);
+    let of = || async {
+        let listed = account.operator().get(&keys).await.expect(200);
+        listed.data()[0].clone()
+    };
+    let key = of().await;
+    assert_eq!(key["require_signature"], true);
+    let page = format!("{path}/{}", key["key_id"].as_str().unwrap());
+    let shown = admin.page(&page).await;
+    assert!(
+        !shown.contains("ss_") && shown.contains("value=\"true\" checked"),
+        "{shown}"
+    );
+    // Not ticked, it takes unsigned requests; ticked again, it has another secret.
+    admin.post(&page, &[("name", "Bot")]).await.expect(303);
+    assert_eq!(of().await["require_signature"], false);
+    let ticked = [form[0], form[2]];
+    let again = admin.post(&page, &ticked);
+    let again = again.await.expect(200).text;
+    assert!(
+        again.contains("ss_") && !again.contains("sk_prod_"),
+        "{again}"
+    );
+}
+
+#[tokio::test]
 async fn a_wrong_value_is_told_at_its_field_and_what_was_filled_in_stays() {
     let server = Server::start();
     let account = server.account().await;

@@ -58,6 +58,9 @@ impl World {
         ids.insert("key_id", keys.column("key_id").remove(2));
         let colleague = operator.post("/admin/v1/operators", json!({"name": "Ada"}));
         ids.insert("operator_id", colleague.await.expect(201).id("operator_id"));
+        let app = json!({"name": "App", "scopes": ["conversations:read"]});
+        let app = c.post("/v1/oauth/clients", app).await.expect(201);
+        ids.insert("client_id", app.id("client_id"));
         // One delivery only: the number of a second one may differ in the one digit that is
         // changed.
         let hook = json!({"url": receiver.url(), "events": ["message.updated"]});

@@ -10,7 +10,7 @@ use std::io::Write;
 use serde_json::Value;
 
 use self::filled::Filled;
-use self::place::{Place, assert_refused};
+use self::place::{MASTER_KEY, Place, assert_refused, said};
 use crate::support::Server;
 use crate::support::server::Folder;
 
@@ -228,4 +228,73 @@ fn assert_survives_kills(to: &Place, dump: &[u8]) {
     to.import(&folder.work(), &file);
     let mut server = to.start_imported(folder);
     assert!(server.term().success());
+}
+
+#[tokio::test]
+async fn an_encrypted_store_is_moved_as_it_is() {
+    let encrypted = |place: &Place| place.setup().env("COLLOQUY__ENCRYPTION__ENABLED", "true");
+    let (from, to) = (Place::sqlite(), Place::mongodb());
+    let mut server = encrypted(&from).start();
+    let account = server.account().await;
+    let c = account.test();
+    let conversation = c.conversation().await;
+    c.message(&conversation, "words that nobody may read").await;
+    let document = c.document("content that nobody may read").await;
+    let paths = [
+        "/v1/customers".to_owned(),
+        "/v1/events?limit=100".to_owned(),
+        format!("/v1/conversations/{conversation}/messages"),
+        document,
+    ];
+    let mut before = Vec::new();
+    for path in &paths {
+        before.push(c.get(path).await.expect(200).body);
+    }
+    assert!(server.term().success());
+    let dump = from.export(&server.work());
+    let text = fs::read_to_string(&dump).unwrap();
+    assert!(!text.contains("that nobody may read"));
+    let folder = Folder::new();
+    to.import(&folder.work(), &dump);
+    let moved = encrypted(&to).known().start_in(folder);
+    let c = moved.with_key(account.test_key());
+    for (path, before) in paths.iter().zip(before) {
+        assert_eq!(c.get(path).await.expect(200).body, before, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_dump_needs_a_master_key_that_opens_it() {
+    const OTHER: &str = "HwECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    const PRESENT: &str = "COLLOQUY__ENCRYPTION__MASTER_KEY";
+    const PREVIOUS: &str = "COLLOQUY__ENCRYPTION__PREVIOUS_MASTER_KEY";
+    let (_server, dump) = dumped().await;
+    for to in [Place::sqlite(), Place::mongodb()] {
+        let folder = Folder::new();
+        let file = folder.work().join("whole.ndjson");
+        fs::write(&file, &dump).unwrap();
+        for (key, at_hand) in [(OTHER, "at hand is "), ("", "at hand is none")] {
+            let refused = to.import_with(&folder.work(), &file, &[(PRESENT, key)]);
+            assert_refused(&refused, "the store is under the master key named");
+            assert!(said(&refused).contains(at_hand), "{}", said(&refused));
+        }
+        let imported = to.import_with(
+            &folder.work(),
+            &file,
+            &[(PRESENT, OTHER), (PREVIOUS, MASTER_KEY)],
+        );
+        assert!(imported.status.success(), "{}", said(&imported));
+        let setup = to.setup().env(PRESENT, OTHER).env(PREVIOUS, MASTER_KEY);
+        let server = setup.known().start_in(folder);
+        let state = server
+            .operator()
+            .get("/admin/v1/encryption")
+            .await
+            .expect(200);
+        assert_ne!(state.body["wrapped_under"], state.body["master_key"]);
+        assert_eq!(
+            state.body["wrapped_under"],
+            state.body["previous_master_key"]
+        );
+    }
 }

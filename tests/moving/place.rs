@@ -7,6 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::support::server::{Folder, Setup};
 use crate::support::{Server, mongodb, process, tool, unique};
 
+/// 32 bytes in base64.
+pub(super) const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 /// A store: its settings.
 #[derive(Clone, Debug)]
 pub(super) struct Place(Vec<(&'static str, String)>);
@@ -31,7 +34,10 @@ impl Place {
 
     /// A server that delivers to this machine, and tries what failed again in an hour.
     pub(super) fn setup(&self) -> Setup {
-        let setup = Setup::default().delivering("[3600]", "5");
+        let setup = Setup::default()
+            .delivering("[3600]", "5")
+            // The store key is moved as it is wrapped: both places need the one master key.
+            .env("COLLOQUY__ENCRYPTION__MASTER_KEY", MASTER_KEY);
         let settings = self.0.iter();
         settings.fold(setup, |setup, (name, value)| setup.env(name, value))
     }
@@ -45,6 +51,7 @@ impl Place {
         let mut process = process::colloquy();
         process.arg(command).current_dir(work);
         process.env("NO_COLOR", "1").envs(self.0.clone());
+        process.env("COLLOQUY__ENCRYPTION__MASTER_KEY", MASTER_KEY);
         process
     }
 
@@ -60,6 +67,18 @@ impl Place {
         let mut command = self.command("export", work);
         let command = command.stdout(File::create(dump).unwrap());
         tool::started("setpriv", command.stderr(Stdio::piped()).output())
+    }
+
+    /// Imports with these settings.
+    pub(super) fn import_with(
+        &self,
+        work: &Path,
+        dump: &Path,
+        settings: &[(&str, &str)],
+    ) -> Output {
+        let mut command = self.command("import", work);
+        command.envs(settings.iter().copied());
+        tool::started("setpriv", command.stdin(File::open(dump).unwrap()).output())
     }
 
     pub(super) fn import(&self, work: &Path, dump: &Path) {

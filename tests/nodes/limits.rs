@@ -151,6 +151,11 @@ async fn who_guesses_the_password_of_a_person_is_limited_at_every_node() {
         },
     )
     .await;
+    // A browser in which the person signed in at one node is known at the other.
+    let mut at_other = Person::stranger(&nodes[1]);
+    at_other.known_by = person.known_by.clone();
+    let fields = [("name", email.as_str()), ("password", PASSWORD)];
+    at_other.sign_in(&fields).await.expect(303);
 }
 
 #[tokio::test]

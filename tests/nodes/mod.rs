@@ -1,21 +1,25 @@
 //! Several nodes on one database: each shows what the others acknowledged, and none does harm.
 
 mod accounts;
+mod audit;
 mod balancer;
 mod commits;
 mod conditions;
 mod deliveries;
 mod elsewhere;
+mod encryption;
 mod faults;
 mod feeds;
 mod limits;
 mod links;
 mod load;
 mod manifests;
+mod oauth;
 mod operators;
 mod paused;
 mod rolling;
 mod signals;
+mod signatures;
 mod supervision;
 mod tickets;
 mod writers;

@@ -18,7 +18,7 @@ async fn every_setting_of_every_kind_is_shown_with_what_is_configured() {
         .start();
     let shown = server.operator().get(PATH).await.expect(200);
     assert_eq!(keys(&shown.body), ["kinds"]);
-    let kinds = "conversation, document, account, key, user, customer, webhook";
+    let kinds = "conversation, document, account, key, user, customer, webhook, client, grant";
     assert_shape(&shown["kinds"], kinds);
     for kind in keys(&shown["kinds"]) {
         assert_shape(&shown["kinds"][kind], SETTINGS);

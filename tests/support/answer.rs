@@ -1,11 +1,41 @@
 //! An answer, and what every answer must have: checked here and nowhere else.
 
+use std::fmt::Display;
 use std::ops::Index;
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use super::shapes;
+
+/// What protects whoever reads an answer, and is not to be missing from any: its body is what it
+/// says it is, no other page frames it or learns its address, and no word tells what has made it.
+pub(crate) fn check_protection(headers: &HeaderMap, body: &[u8], answer: impl Display) {
+    let header = |name: &str| {
+        headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    };
+    assert_eq!(header("x-content-type-options"), "nosniff", "{answer}");
+    let referrer = header("referrer-policy");
+    assert!(
+        ["no-referrer", "same-origin"].contains(&referrer),
+        "{referrer:?}: {answer}"
+    );
+    let policy = header("content-security-policy");
+    for part in ["default-src 'none'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{policy:?}: {answer}");
+    }
+    // The proxy of some tests has a name; versions nobody tells.
+    assert!(["", "nginx"].contains(&header("server")), "{answer}");
+    assert_eq!(header("x-powered-by"), "", "{answer}");
+    let kind = header("content-type");
+    assert!(body.is_empty() || !kind.is_empty(), "no type: {answer}");
+    assert!(
+        !kind.starts_with("text/") || kind.ends_with("; charset=utf-8"),
+        "{kind:?}: {answer}"
+    );
+}
 
 /// What the caller lets one expect of every answer.
 #[derive(Clone, Copy)]
@@ -89,7 +119,7 @@ impl Answer {
             "X-Request-Id {id:?}: {self}"
         );
         assert_eq!(self.header("x-api-version"), "1.0", "{self}");
-        assert_eq!(self.header("x-content-type-options"), "nosniff", "{self}");
+        check_protection(&self.headers, &self.bytes, self);
     }
 
     fn check_limits(&self) {

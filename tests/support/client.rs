@@ -24,7 +24,7 @@ enum Caller {
 }
 
 /// Tests speak plain HTTP; without this, each client would read the machine's certificates.
-pub(super) fn no_tls() -> rustls::ClientConfig {
+pub(crate) fn no_tls() -> rustls::ClientConfig {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -209,7 +209,7 @@ impl Call {
         self
     }
 
-    fn json(self, body: &Value) -> Self {
+    pub(crate) fn json(self, body: &Value) -> Self {
         let bytes = serde_json::to_vec(body).unwrap();
         self.bytes(bytes)
             .with(CONTENT_TYPE.as_str(), "application/json")

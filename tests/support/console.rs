@@ -4,8 +4,9 @@ use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use serde_json::json;
 
+use super::answer::check_protection;
 use super::client::{Client, no_tls};
-use super::{Account, Server};
+use super::{Account, Nginx, Server};
 
 /// The password of every person that the tests make.
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
@@ -15,10 +16,14 @@ pub(crate) const PASSWORD: &str = "correct horse battery staple";
 pub(crate) struct Person {
     http: reqwest::Client,
     base: String,
-    /// What the browser keeps of the server.
+    /// What the browser keeps of the session.
     pub(crate) cookie: Option<String>,
+    /// What it keeps of whoever has signed in, also after the session.
+    pub(crate) known_by: Option<String>,
     /// The identifier of the account's user; empty for anybody else.
     pub(crate) user: String,
+    /// What a proxy on the way adds to each request.
+    added: Vec<(&'static str, String)>,
 }
 
 /// What the server has answered.
@@ -67,16 +72,27 @@ impl Person {
         Self::at(&server.address())
     }
 
+    /// Somebody who comes over TLS through nginx.
+    pub(crate) fn over_tls(nginx: &Nginx) -> Self {
+        Self::by(nginx.trusting(), format!("https://{}", nginx.encrypted()))
+    }
+
     fn at(address: &str) -> Self {
+        Self::by(no_tls(), format!("http://{address}"))
+    }
+
+    fn by(tls: rustls::ClientConfig, base: String) -> Self {
         let http = reqwest::Client::builder()
             .redirect(Policy::none())
-            .tls_backend_preconfigured(no_tls())
+            .tls_backend_preconfigured(tls)
             .no_proxy();
         Self {
             http: http.build().unwrap(),
-            base: format!("http://{address}"),
+            base,
             cookie: None,
+            known_by: None,
             user: String::new(),
+            added: Vec::new(),
         }
     }
 
@@ -120,6 +136,12 @@ impl Person {
         Self { cookie, ..self }
     }
 
+    /// The same behind a proxy that adds this header, or whoever writes it in a proxy's place.
+    pub(crate) fn behind(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.added.push((name, value.into()));
+        self
+    }
+
     /// Tries to sign in with these fields.
     pub(crate) async fn sign_in(&mut self, fields: &[(&str, &str)]) -> Seen {
         let seen = self.post_without_token("/console/sign-in", fields).await;
@@ -131,8 +153,11 @@ impl Person {
     fn keep(&mut self, seen: &Seen) {
         for line in seen.headers.get_all(SET_COOKIE) {
             let pair = line.to_str().unwrap().split(';').next().unwrap();
-            if pair.starts_with("colloquy_session=") {
+            let name = pair.trim_start_matches("__Host-");
+            if name.starts_with("colloquy_session=") {
                 self.cookie = Some(pair.to_owned());
+            } else if name.starts_with("colloquy_browser=") {
+                self.known_by = Some(pair.to_owned());
             }
         }
     }
@@ -175,17 +200,28 @@ impl Person {
 
     /// Any request, with the session's cookie.
     pub(crate) async fn seen(&self, request: reqwest::RequestBuilder) -> Seen {
-        let request = request.header("accept", "text/html,*/*;q=0.8");
-        let request = match &self.cookie {
-            Some(cookie) => request.header("cookie", cookie),
-            None => request,
+        let mut request = request.header("accept", "text/html,*/*;q=0.8");
+        for (name, value) in &self.added {
+            request = request.header(*name, value);
+        }
+        let cookies = [self.cookie.as_deref(), self.known_by.as_deref()];
+        let cookies: Vec<&str> = cookies.into_iter().flatten().collect();
+        let request = match cookies.is_empty() {
+            false => request.header("cookie", cookies.join("; ")),
+            true => request,
         };
         let answer = request.send().await.unwrap();
-        Seen {
+        let seen = Seen {
             status: answer.status().as_u16(),
             headers: answer.headers().clone(),
             text: answer.text().await.unwrap(),
-        }
+        };
+        check_protection(
+            &seen.headers,
+            seen.text.as_bytes(),
+            format_args!("{seen:?}"),
+        );
+        seen
     }
 
     /// The client and the address, for a request that is unlike the others.

@@ -24,6 +24,7 @@ pub(crate) mod raw;
 pub(crate) mod receiver;
 pub(crate) mod server;
 pub(crate) mod shapes;
+pub(crate) mod signing;
 pub(crate) mod small_disk;
 pub(crate) mod socket;
 pub(crate) mod stored;

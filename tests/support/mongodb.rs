@@ -87,6 +87,58 @@ pub(crate) fn lose_one(work: &Path, collection: &str) {
     });
 }
 
+/// Changes one document of a collection of the server with this working folder, or deletes it; gives
+/// it as it was.
+pub(crate) fn change(
+    work: &Path,
+    (collection, filter): (&str, Document),
+    change: Option<Document>,
+) -> Document {
+    let (database, collection) = (database_of(work), collection.to_owned());
+    asked(async move {
+        let database = client().await.database(&database);
+        let changed = database.collection::<Document>(&collection);
+        let before = match change {
+            Some(change) => changed.find_one_and_update(filter, change).await,
+            None => changed.find_one_and_delete(filter).await,
+        };
+        before.unwrap().unwrap()
+    })
+}
+
+/// Puts a document back as it was.
+pub(crate) fn put_back(work: &Path, collection: &str, before: Document) {
+    let (database, collection) = (database_of(work), collection.to_owned());
+    asked(async move {
+        let database = client().await.database(&database);
+        let changed = database.collection::<Document>(&collection);
+        let own = doc! {"_id": before.get("_id").cloned()};
+        changed.delete_one(own).await.unwrap();
+        changed.insert_one(before).await.unwrap();
+    });
+}
+
+/// Deletes what matches of a collection of the server with this working folder.
+pub(crate) fn lose(work: &Path, collection: &str, filter: Document) {
+    let (database, collection) = (database_of(work), collection.to_owned());
+    asked(async move {
+        let database = client().await.database(&database);
+        let lost = database.collection::<Document>(&collection);
+        let lost = lost.delete_many(filter).await.unwrap();
+        assert!(lost.deleted_count > 0, "{collection} has nothing of it");
+    });
+}
+
+/// The last document of a collection of the server with this working folder, in this order.
+pub(crate) fn last_of(work: &Path, collection: &str, order: Document) -> Document {
+    let (database, collection) = (database_of(work), collection.to_owned());
+    asked(async move {
+        let database = client().await.database(&database);
+        let all = database.collection::<Document>(&collection);
+        all.find_one(doc! {}).sort(order).await.unwrap().unwrap()
+    })
+}
+
 /// A conversation's event in the log: the code of its kind, who did it, its data.
 pub(crate) type LogRow = (i32, String, String);
 

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::client::no_tls;
 use super::{process, tool, until_now};
 
 /// The longest that a start or an end may take on a busy machine.
@@ -19,7 +23,29 @@ const TEMPORARY: [&str; 5] = ["client_body", "proxy", "fastcgi", "scgi", "uwsgi"
 pub(crate) struct Nginx {
     folder: tempfile::TempDir,
     child: Child,
-    port: u16,
+    ports: Ports,
+}
+
+/// Where it listens on this machine.
+#[derive(Clone, Copy)]
+struct Ports {
+    /// What is served encrypted is served here as it is, for the tests that are about nodes.
+    plain: u16,
+    encrypted: u16,
+    /// Here nothing is served.
+    leading: u16,
+}
+
+impl Ports {
+    fn free() -> Self {
+        let free = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [plain, encrypted, leading] = free.map(|one| one.local_addr().unwrap().port());
+        Self {
+            plain,
+            encrypted,
+            leading,
+        }
+    }
 }
 
 /// One line of the access log: what nginx did with one request.
@@ -36,12 +62,11 @@ impl Nginx {
         tool::started("nginx", version);
         let folder =
             tempfile::TempDir::with_prefix_in("nginx-", env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let ports = Ports::free();
+        certify(folder.path());
         fs::write(
             folder.path().join("nginx.conf"),
-            adapted(folder.path(), nodes, port),
+            adapted(folder.path(), nodes, ports),
         )
         .unwrap();
         let mut command = Command::new("setpriv");
@@ -55,18 +80,48 @@ impl Nginx {
         until_now("nginx listens", SLACK, || {
             let ended = child.try_wait().unwrap();
             assert!(ended.is_none(), "nginx has ended at its start");
-            std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+            std::net::TcpStream::connect(("127.0.0.1", ports.plain)).ok()
         });
         Self {
             folder,
             child,
-            port,
+            ports,
         }
     }
 
-    /// `127.0.0.1:port`.
+    /// `127.0.0.1:port`, over plain HTTP.
     pub(crate) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.ports.plain)
+    }
+
+    /// `127.0.0.1:port`, over TLS.
+    pub(crate) fn encrypted(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.encrypted)
+    }
+
+    /// `127.0.0.1:port`, where operators' clients speak plain HTTP.
+    pub(crate) fn leading(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.leading)
+    }
+
+    /// The certificate that only itself vouches for.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("tls.crt")
+    }
+
+    /// What a client goes by that trusts this nginx's certificate and no other.
+    pub(crate) fn trusting(&self) -> rustls::ClientConfig {
+        let file = self.certificate();
+        let mut roots = rustls::RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(file).unwrap())
+            .unwrap();
+        let provider = no_tls().crypto_provider().clone();
+        rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth()
     }
 
     /// Its configuration as it stands.
@@ -95,8 +150,34 @@ impl Drop for Nginx {
     }
 }
 
+/// Makes a key and a certificate of this machine that only itself vouches for.
+fn certify(folder: &Path) {
+    let mut command = Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-noenc",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+    ]);
+    command.arg("-keyout").arg(folder.join("tls.key"));
+    command.arg("-out").arg(folder.join("tls.crt"));
+    let made = tool::started("openssl", command.output());
+    assert!(made.status.success(), "{made:?}");
+}
+
 /// The configuration with the addresses and the paths of a test.
-fn adapted(folder: &Path, nodes: [&str; 3], port: u16) -> String {
+fn adapted(folder: &Path, nodes: [&str; 3], ports: Ports) -> String {
     let mut text =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/nginx.conf")).unwrap();
     let mut replace = |line: &str, by: String| {
@@ -109,7 +190,17 @@ fn adapted(folder: &Path, nodes: [&str; 3], port: u16) -> String {
             format!("server {node} "),
         );
     }
-    replace("listen 80;", format!("listen 127.0.0.1:{port};"));
+    let Ports {
+        plain,
+        encrypted,
+        leading,
+    } = ports;
+    replace("listen 80;", format!("listen 127.0.0.1:{leading};"));
+    replace(
+        "listen 443 ssl;",
+        format!("listen 127.0.0.1:{encrypted} ssl;\n        listen 127.0.0.1:{plain};"),
+    );
+    replace("/etc/nginx/tls/", format!("{}/", folder.display()));
     replace("/run/", format!("{}/", folder.display()));
     replace("/var/log/nginx/", format!("{}/", folder.display()));
     let temporary = TEMPORARY.map(|name| {

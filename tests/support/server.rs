@@ -137,6 +137,10 @@ impl Setup {
             fs::write(work.join("config.toml"), text).unwrap();
         }
         let mut command = process::colloquy();
+        // What a test writes of the store is what it is about.
+        if !self.config.is_some_and(|text| text.contains("[store]")) {
+            command.envs(mongodb::store_of(work));
+        }
         command
             .current_dir(work)
             .env("NO_COLOR", "1")
@@ -384,10 +388,16 @@ impl Server {
         let check = process::colloquy()
             .arg("check")
             .current_dir(self.work())
-            .envs(mongodb::store_of(&self.work()))
-            .envs(self.setup.env.clone())
+            .envs(self.store())
             .output();
         tool::started("setpriv", check)
+    }
+
+    /// The settings of its store, and all others that the test gave.
+    pub(crate) fn store(&self) -> Vec<(String, String)> {
+        let store = mongodb::store_of(&self.work()).into_iter();
+        let store = store.map(|(name, value)| (name.to_owned(), value));
+        store.chain(self.setup.env.clone()).collect()
     }
 
     /// kill -9, and waits until the process is gone.
@@ -449,7 +459,9 @@ impl Drop for Server {
 
 /// The first port other than 0 in `http://127.0.0.1:PORT`.
 fn first_port(text: &str) -> Option<u16> {
-    text.split("http://127.0.0.1:").skip(1).find_map(|rest| {
+    let bound = ["http://127.0.0.1:", "http://[::]:"];
+    let mut rests = bound.iter().flat_map(|host| text.split(host).skip(1));
+    rests.find_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok().filter(|port| *port != 0)
     })

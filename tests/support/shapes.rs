@@ -34,6 +34,8 @@ pub(crate) const PERMISSIONS: &str =
 pub(crate) const COMMENT: &str = "comment_id, version, start_line, end_line, body, author, resolved, outdated, \
     created_at, updated_at";
 pub(crate) const ACTIVITY: &str = "id, action, actor, at, version, details";
+pub(crate) const AUDIT: &str =
+    "audit_id, at, actor, action, subject, outcome, address, request_id, details";
 
 /// The names of an object's fields, sorted.
 pub(crate) fn keys(value: &Value) -> Vec<&str> {

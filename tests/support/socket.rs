@@ -58,6 +58,15 @@ impl Socket {
 
     /// At any path; a refusal gives its status, 0 when the connection broke.
     pub(crate) async fn try_open(client: &Client, path: &str) -> Result<Self, u16> {
+        Self::try_open_with(client, path, &[]).await
+    }
+
+    /// The same with further headers.
+    pub(crate) async fn try_open_with(
+        client: &Client,
+        path: &str,
+        more: &[(&'static str, String)],
+    ) -> Result<Self, u16> {
         let mut request = format!("ws://{}{path}", client.address())
             .into_client_request()
             .unwrap();
@@ -65,6 +74,9 @@ impl Socket {
         headers.insert("sec-websocket-protocol", "colloquy.v1".parse().unwrap());
         if let Some(credential) = client.credential() {
             headers.insert("authorization", credential.parse().unwrap());
+        }
+        for (name, value) in more {
+            headers.insert(*name, value.parse().unwrap());
         }
         let stream = TcpStream::connect(client.address())
             .await

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 15] = [
+const PACKAGES: [(&str, &str); 16] = [
     ("bash", "bash"),
     ("cc", "build-essential"),
     ("chromedriver", "chromium-driver"),
@@ -15,6 +15,7 @@ const PACKAGES: [(&str, &str); 15] = [
     ("libfaketimeMT.so.1", "faketime"),
     ("mount", "mount"),
     ("nginx", "nginx-light"),
+    ("openssl", "openssl"),
     ("patch", "patch"),
     ("python3", "python3"),
     ("script", "bsdutils"),

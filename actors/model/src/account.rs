@@ -1,5 +1,7 @@
 //! An account as the interface shows it.
 
+use std::fmt;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -44,6 +46,21 @@ pub struct AccountView {
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
+    /// When the keys of its texts were destroyed: nobody comes in any more. Absent: they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub forgotten_at: Option<Timestamp>,
+}
+
+/// The keys that encrypt an account's texts: the last one encrypts, the others read what was
+/// encrypted before. None, where texts are not encrypted.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TextKeys(pub Vec<[u8; 32]>);
+
+impl fmt::Debug for TextKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TextKeys").field(&self.0.len()).finish()
+    }
 }
 
 /// The small number that stands for an account in every row of its data.

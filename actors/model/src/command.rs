@@ -2,6 +2,7 @@
 
 use crate::answer::Precondition;
 use crate::caller::Caller;
+use crate::conversation_access::ConversationAccess;
 use crate::idempotency::Reservation;
 
 /// Who asks an entity, and under which conditions.
@@ -9,6 +10,8 @@ use crate::idempotency::Reservation;
 pub struct CommandMeta {
     /// The caller, with tenant, key and user.
     pub caller: Caller,
+    /// Which conversations it may read and write.
+    pub access: ConversationAccess,
     /// Only if what the request is about is still in this state.
     pub if_match: Option<Precondition>,
     /// The idempotency key under which the answer is kept.
@@ -16,11 +19,12 @@ pub struct CommandMeta {
 }
 
 impl CommandMeta {
-    /// Without a condition and without an idempotency key.
+    /// Without a condition, without an idempotency key, and not narrowed.
     #[must_use]
     pub fn new(caller: Caller) -> Self {
         CommandMeta {
             caller,
+            access: ConversationAccess::ALL,
             if_match: None,
             reservation: None,
         }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::account::AccountView;
+use crate::account::{AccountView, TextKeys};
 use crate::answer::Done;
 use crate::caller::{Actor, Caller, Tenant};
+use crate::client::{KnownClient, KnownGrant};
 use crate::conversation::{ConversationState, MessageCounts, Seen};
 use crate::document::DocumentHeader;
 use crate::endpoint::Endpoint;
 use crate::entity::{Kind, Subject};
 use crate::event_kind::EventKind;
-use crate::id::{CustomerId, DocumentId, ShareId, UserId, WebhookId};
+use crate::id::{ClientId, CustomerId, DocumentId, GrantId, ShareId, UserId, WebhookId};
 use crate::idempotency::Reservation;
-use crate::key::{KeyView, Secrets};
+use crate::key::{KeyView, Secrets, SigningSecrets};
 use crate::sequence::Sequence;
+use crate::signing_key::KeptSigningKeys;
 use crate::supervision::KeptSettings;
 use crate::time::Timestamp;
 use crate::user::KnownUser;
@@ -176,16 +178,26 @@ pub struct KeptAnswer {
 /// What the views in memory take in before the answer leaves.
 #[derive(Debug)]
 pub enum Effect {
-    /// An account as it is now.
-    Account(Box<AccountView>, u32),
+    /// An account as it is now, with the keys of its texts.
+    Account(Box<AccountView>, u32, TextKeys),
     /// A key as it is now, with the secrets that hold.
-    Key(Box<KeyView>, u32, Secrets),
+    Key(Box<KeyView>, u32, Secrets, SigningSecrets),
     /// A user as it is now.
     User(Tenant, UserId, Box<KnownUser>),
     /// A user that is no more.
     UserGone(Tenant, UserId),
     /// A customer's new name.
     CustomerRenamed(CustomerId, Box<str>),
+    /// An OAuth client as it is now.
+    Client(Box<KnownClient>),
+    /// An OAuth client that is no more.
+    ClientGone(ClientId),
+    /// A grant as it is now.
+    Grant(Box<KnownGrant>),
+    /// A grant that is no more.
+    GrantGone(GrantId),
+    /// The keys that sign access tokens from now on.
+    SigningKeys(Box<KeptSigningKeys>),
     /// A webhook endpoint as it is now.
     Endpoint(Arc<Endpoint>),
     /// A webhook endpoint that is no more.
@@ -218,6 +230,8 @@ pub struct Commit {
     pub at: Timestamp,
     /// Its events, in order; none: only an answer is kept.
     pub rows: Vec<NewRow>,
+    /// Where texts are encrypted, the rows' payloads as they are stored; else empty.
+    pub encrypted: Vec<Bytes>,
     /// What becomes of the entity's header, which lists show.
     pub header: Header,
     /// The sequence of the message whose texts of before are to be erased. From the commit on no
@@ -245,6 +259,7 @@ impl Commit {
             actor,
             at,
             rows: Vec::new(),
+            encrypted: Vec::new(),
             header: Header::Unchanged,
             redacts: None,
             conditions: Vec::new(),
@@ -252,6 +267,38 @@ impl Commit {
             effects: Vec::new(),
             chore: None,
         }
+    }
+
+    /// The rows' payloads as they are stored.
+    pub fn stored_payloads(&self) -> impl Iterator<Item = &Bytes> {
+        let plain = self.rows.iter().map(|row| &row.payload);
+        plain
+            .enumerate()
+            .map(|(index, plain)| self.encrypted.get(index).unwrap_or(plain))
+    }
+
+    /// A customer's new name as it is stored; none where the commit renames nobody.
+    #[must_use]
+    pub fn new_name(&self) -> Option<&str> {
+        let is_rename = |effect: &Effect| matches!(effect, Effect::CustomerRenamed(..));
+        match &self.header {
+            Header::Record { name, .. } if self.effects.iter().any(is_rename) => Some(name),
+            Header::Record { .. }
+            | Header::Unchanged
+            | Header::Conversation { .. }
+            | Header::RecordGone
+            | Header::Document(_)
+            | Header::DocumentGone { .. }
+            | Header::LinkUsed { .. } => None,
+        }
+    }
+
+    /// Whether it destroys the keys of an account's texts: nothing may stay of them in the store.
+    #[must_use]
+    pub fn destroys_keys(&self) -> bool {
+        self.rows
+            .iter()
+            .any(|row| row.kind == EventKind::AccountForgotten)
     }
 
     /// The sequence of its last row; without rows, the one before it.

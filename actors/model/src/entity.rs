@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::entity_number::EntityNumber;
 use crate::id::{
-    AccountKind, ConversationKind, CustomerKind, DocumentKind, Id, KeyKind, Prefix,
-    SupervisionKind, UserKind, WebhookKind,
+    AccountKind, AuditKind, ClientKind, ConversationKind, CustomerKind, DocumentKind, GrantKind,
+    Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind, WebhookKind,
 };
 
 /// The kind of an entity: what its identifier names.
@@ -20,13 +20,39 @@ pub enum Kind {
     Webhook = 6,
     Document = 7,
     Supervision = 8,
+    Client = 9,
+    Grant = 10,
+    SigningKeys = 11,
+    Audit = 12,
 }
 
 impl Kind {
+    /// As the audit trail names it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Account => "account",
+            Kind::Key => "key",
+            Kind::User => "user",
+            Kind::Customer => "customer",
+            Kind::Conversation => "conversation",
+            Kind::Webhook => "webhook",
+            Kind::Document => "document",
+            Kind::Supervision => "supervision",
+            Kind::Client => "client",
+            Kind::Grant => "consent",
+            Kind::SigningKeys => "signing_keys",
+            Kind::Audit => "audit",
+        }
+    }
+
     /// Reads back what a store wrote.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        use Kind::{Account, Conversation, Customer, Document, Key, Supervision, User, Webhook};
+        use Kind::{
+            Account, Audit, Client, Conversation, Customer, Document, Grant, Key, SigningKeys,
+            Supervision, User, Webhook,
+        };
         let all = [
             Account,
             Key,
@@ -36,6 +62,10 @@ impl Kind {
             Webhook,
             Document,
             Supervision,
+            Client,
+            Grant,
+            SigningKeys,
+            Audit,
         ];
         all.into_iter().find(|kind| *kind as i64 == code)
     }
@@ -52,6 +82,32 @@ pub struct Subject {
     pub tail: u64,
 }
 
+impl Subject {
+    /// What this identifier names; none where it names no entity.
+    #[must_use]
+    pub fn from_id(text: &str) -> Option<Self> {
+        fn subject<K: Prefix>(kind: Kind, text: &str) -> Option<Subject> {
+            let id: Id<K> = text.parse().ok()?;
+            Some(Subject {
+                kind,
+                number: id.number(),
+                tail: id.tail(),
+            })
+        }
+        subject::<AccountKind>(Kind::Account, text)
+            .or_else(|| subject::<KeyKind>(Kind::Key, text))
+            .or_else(|| subject::<UserKind>(Kind::User, text))
+            .or_else(|| subject::<CustomerKind>(Kind::Customer, text))
+            .or_else(|| subject::<ConversationKind>(Kind::Conversation, text))
+            .or_else(|| subject::<WebhookKind>(Kind::Webhook, text))
+            .or_else(|| subject::<DocumentKind>(Kind::Document, text))
+            .or_else(|| subject::<SupervisionKind>(Kind::Supervision, text))
+            .or_else(|| subject::<ClientKind>(Kind::Client, text))
+            .or_else(|| subject::<GrantKind>(Kind::Grant, text))
+            .or_else(|| subject::<AuditKind>(Kind::Audit, text))
+    }
+}
+
 impl Display for Subject {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         fn id<K: Prefix>(subject: &Subject) -> Id<K> {
@@ -66,6 +122,10 @@ impl Display for Subject {
             Kind::Webhook => id::<WebhookKind>(self).fmt(f),
             Kind::Document => id::<DocumentKind>(self).fmt(f),
             Kind::Supervision => id::<SupervisionKind>(self).fmt(f),
+            Kind::Client => id::<ClientKind>(self).fmt(f),
+            Kind::Grant => id::<GrantKind>(self).fmt(f),
+            Kind::SigningKeys => id::<SigningKeysKind>(self).fmt(f),
+            Kind::Audit => id::<AuditKind>(self).fmt(f),
         }
     }
 }

@@ -97,6 +97,16 @@ impl Event {
         }
     }
 
+    /// The same event with other data.
+    #[must_use]
+    pub fn with_payload(self, payload: Bytes) -> Self {
+        Event {
+            payload,
+            body: OnceLock::new(),
+            ..self
+        }
+    }
+
     /// The identifier, made of the event's instant and position: the same each time that it is read.
     #[must_use]
     pub fn id(&self) -> EventId {

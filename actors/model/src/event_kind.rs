@@ -21,6 +21,31 @@ pub enum EventKind {
     RecordCreated = 20,
     RecordUpdated = 21,
     RecordDeleted = 22,
+    KeyRotated = 23,
+    KeyRevoked = 24,
+    WebhookSecretRotated = 25,
+    WebhookDisabled = 26,
+    UserInvited = 27,
+    PasswordSet = 28,
+    SessionOpened = 29,
+    SessionClosed = 30,
+    SessionChanged = 31,
+    SupervisionChanged = 32,
+    ConsentGiven = 33,
+    ConsentWithdrawn = 34,
+    AuthenticationRefused = 35,
+    PermissionRefused = 36,
+    SessionRefused = 37,
+    ActorRestarted = 38,
+    ActorPassivated = 39,
+    ActorReleased = 40,
+    ActorCrashed = 41,
+    NodeDrained = 42,
+    ClientSecretRotated = 43,
+    TokenIssued = 44,
+    SigningKeysRotated = 45,
+    MasterKeyRotated = 46,
+    AccountForgotten = 47,
 }
 
 impl EventKind {
@@ -42,7 +67,37 @@ impl EventKind {
         EventKind::DocumentCommented,
     ];
 
-    /// Its published name; empty for what is no public event.
+    /// Those that are no public events, and that the audit trail tells of by a name of their own.
+    pub const ACTS: &[EventKind] = &[
+        EventKind::KeyRotated,
+        EventKind::KeyRevoked,
+        EventKind::WebhookSecretRotated,
+        EventKind::WebhookDisabled,
+        EventKind::UserInvited,
+        EventKind::PasswordSet,
+        EventKind::SessionOpened,
+        EventKind::SessionClosed,
+        EventKind::SessionChanged,
+        EventKind::SupervisionChanged,
+        EventKind::ConsentGiven,
+        EventKind::ConsentWithdrawn,
+        EventKind::AuthenticationRefused,
+        EventKind::PermissionRefused,
+        EventKind::SessionRefused,
+        EventKind::ActorRestarted,
+        EventKind::ActorPassivated,
+        EventKind::ActorReleased,
+        EventKind::ActorCrashed,
+        EventKind::NodeDrained,
+        EventKind::ClientSecretRotated,
+        EventKind::TokenIssued,
+        EventKind::SigningKeysRotated,
+        EventKind::MasterKeyRotated,
+        EventKind::AccountForgotten,
+    ];
+
+    /// Its published name, or the one that the audit trail has for it; empty for what is named by
+    /// the kind of the record that it happened to.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -60,8 +115,53 @@ impl EventKind {
             EventKind::DocumentShared => "document.shared",
             EventKind::DocumentPermissionsUpdated => "document.permissions_updated",
             EventKind::DocumentCommented => "document.commented",
+            EventKind::KeyRotated => "key.rotated",
+            EventKind::KeyRevoked => "key.revoked",
+            EventKind::WebhookSecretRotated => "webhook.secret_rotated",
+            EventKind::WebhookDisabled => "webhook.disabled",
+            EventKind::UserInvited => "user.invited",
+            EventKind::PasswordSet => "password.set",
+            EventKind::SessionOpened => "session.opened",
+            EventKind::SessionClosed => "session.closed",
+            EventKind::SessionChanged => "session.changed",
+            EventKind::SupervisionChanged => "supervision.changed",
+            EventKind::ConsentGiven => "consent.given",
+            EventKind::ConsentWithdrawn => "consent.withdrawn",
+            EventKind::AuthenticationRefused => "auth.refused",
+            EventKind::PermissionRefused => "permission.refused",
+            EventKind::SessionRefused => "session.refused",
+            EventKind::ActorRestarted => "actor.restarted",
+            EventKind::ActorPassivated => "actor.passivated",
+            EventKind::ActorReleased => "actor.released",
+            EventKind::ActorCrashed => "actor.crashed",
+            EventKind::NodeDrained => "node.drained",
+            EventKind::ClientSecretRotated => "client.secret_rotated",
+            EventKind::TokenIssued => "token.issued",
+            EventKind::SigningKeysRotated => "signing_keys.rotated",
+            EventKind::MasterKeyRotated => "master_key.rotated",
+            EventKind::AccountForgotten => "account.forgotten",
             EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => "",
         }
+    }
+
+    /// Whether it tells that something was refused.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        (EventKind::AuthenticationRefused as i64..=EventKind::SessionRefused as i64)
+            .contains(&(self as i64))
+    }
+
+    /// What happened by the code that stands in a row, public event or not.
+    #[must_use]
+    pub fn of_row(code: i64) -> Option<Self> {
+        const RECORDS: &[EventKind] = &[
+            EventKind::RecordCreated,
+            EventKind::RecordUpdated,
+            EventKind::RecordDeleted,
+        ];
+        let all = [EventKind::EVENTS, RECORDS, EventKind::ACTS];
+        let mut all = all.into_iter().flatten().copied();
+        all.find(|kind| *kind as i64 == code)
     }
 
     /// Whether it happens to documents.

@@ -59,6 +59,10 @@ kinds! {
     DeliveryKind DeliveryId "dlv" "a delivery",
     SupervisionKind SupervisionId "sup" "the settings of supervision",
     NodeKind NodeId "node" "a node",
+    ClientKind ClientId "cli" "a client",
+    GrantKind GrantId "gra" "a grant",
+    SigningKeysKind SigningKeysId "jwk" "the signing keys",
+    AuditKind AuditId "aud" "an audit record",
 }
 
 /// An identifier of one kind. Ordered by creation.

@@ -29,6 +29,10 @@ pub enum Permission {
     ConversationsRead,
     #[serde(rename = "conversations:write")]
     ConversationsWrite,
+    /// Reading and writing the conversations that are assigned to the credential's user. No
+    /// credential has it unless it is named.
+    #[serde(rename = "conversations:assigned")]
+    ConversationsAssigned,
     #[serde(rename = "documents:read")]
     DocumentsRead,
     #[serde(rename = "documents:write")]
@@ -41,6 +45,21 @@ pub enum Permission {
     AnalyticsRead,
     #[serde(rename = "users:manage")]
     UsersManage,
+}
+
+impl Permission {
+    /// All of them, in the order in which people are shown them.
+    pub const ALL: &[Permission] = &[
+        Permission::ConversationsRead,
+        Permission::ConversationsWrite,
+        Permission::ConversationsAssigned,
+        Permission::DocumentsRead,
+        Permission::DocumentsWrite,
+        Permission::DocumentsShare,
+        Permission::WebhooksManage,
+        Permission::AnalyticsRead,
+        Permission::UsersManage,
+    ];
 }
 
 /// A key as the interface shows it.
@@ -81,6 +100,10 @@ pub struct KeyView {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<String>)]
     pub key: Option<Option<String>>,
+    /// The secret with which requests are signed: shown once, where it was made.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Option<String>)]
+    pub signing_secret: Option<Option<String>>,
 }
 
 impl KeyType {
@@ -114,6 +137,26 @@ pub fn secret_hash(secret: &str) -> SecretHash {
 pub fn same_hash(one: &SecretHash, other: &SecretHash) -> bool {
     one.ct_eq(other).into()
 }
+
+/// A secret with which requests are signed: the whole text is the key of the HMAC.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningSecret {
+    /// The secret itself.
+    pub secret: String,
+    /// Until when it holds; none: as long as the key.
+    pub until: Option<Timestamp>,
+}
+
+impl std::fmt::Debug for SigningSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SigningSecret")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The secrets with which requests of a key may be signed.
+pub type SigningSecrets = Vec<SigningSecret>;
 
 /// A key's secrets, each with the end of its overlap.
 pub type Secrets = Vec<(SecretHash, Option<Timestamp>)>;

@@ -14,19 +14,24 @@
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
 //! - [`answer`]: what a command did, in terms that the edge turns into statuses.
 //! - [`damage`]: stored data that can't be read back.
+//! - [`client`], [`access_token`], [`scope`], [`signing_key`]: the words of OAuth 2.0.
 //! - [`supervision`]: what operators have changed of how actors are supervised.
 //! - [`json`], [`present`], [`random`], [`coded_enum!`]: how such values are written, read and made.
 
 mod coded_enum;
 
+pub mod access_token;
 pub mod account;
 pub mod answer;
 pub mod attempt;
+pub mod audit;
 pub mod bounds;
 pub mod caller;
+pub mod client;
 pub mod command;
 pub mod commit;
 pub mod conversation;
+pub mod conversation_access;
 pub mod damage;
 pub mod document;
 pub mod endpoint;
@@ -41,13 +46,16 @@ pub mod idempotency;
 pub mod json;
 pub mod key;
 pub mod metadata;
+pub mod network;
 pub mod node;
 pub mod page;
 pub mod position;
 pub mod present;
 pub mod random;
+pub mod scope;
 pub mod secret;
 pub mod sequence;
+pub mod signing_key;
 pub mod stream;
 pub mod supervision;
 pub mod text;

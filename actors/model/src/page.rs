@@ -75,3 +75,19 @@ pub struct Page {
     /// Whether anything follows the last one.
     pub after: bool,
 }
+
+impl Page {
+    /// The page of a list that has nothing.
+    #[must_use]
+    pub fn empty() -> Self {
+        Page {
+            data: Bytes::from_static(b"[]"),
+            count: 0,
+            total: 0,
+            first: None,
+            last: None,
+            before: false,
+            after: false,
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::caller::Mode;
 use crate::id::{AccountId, UserId};
-use crate::key::SecretHash;
+use crate::key::{Permission, SecretHash};
 use crate::time::Timestamp;
 
 /// What a user may do.
@@ -65,6 +65,8 @@ pub struct KnownUser {
     pub password: Option<Arc<str>>,
     /// The hash of the invitation's token, and until when it holds.
     pub invitation: Option<(SecretHash, Timestamp)>,
+    /// What the user may at most do in the console.
+    pub bounds: SignInBounds,
     /// The user's sessions in the console.
     pub sessions: Vec<SessionTerms>,
 }
@@ -79,8 +81,27 @@ impl KnownUser {
             sign_in_name: String::new(),
             password: None,
             invitation: None,
+            bounds: SignInBounds::default(),
             sessions: Vec::new(),
         }
+    }
+}
+
+/// What a person in the console may at most do: what the credential could that invited the person.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SignInBounds {
+    /// Test data only.
+    pub test_only: bool,
+    /// These scopes and no other; none: all that the role may.
+    pub scopes: Option<Vec<Permission>>,
+}
+
+impl SignInBounds {
+    /// Whether they bound nothing.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        !self.test_only && self.scopes.is_none()
     }
 }
 
@@ -99,4 +120,7 @@ pub struct SessionTerms {
     pub account: Option<AccountId>,
     /// The hash of the operator token with which it was opened; it ends with that token.
     pub operator_token: Option<SecretHash>,
+    /// What it may at most do.
+    #[serde(default, skip_serializing_if = "SignInBounds::are_none")]
+    pub bounds: SignInBounds,
 }

@@ -3,6 +3,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Locks this path, whether there is a file or not, by a file beside it with the ending `.lock`;
@@ -20,6 +21,7 @@ pub fn try_lock(path: &Path) -> io::Result<Option<File>> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(0o600)
         .open(&beside)?;
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),

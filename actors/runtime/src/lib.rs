@@ -74,6 +74,7 @@ mod pending_commit;
 mod percentiles;
 mod placement;
 mod policy;
+pub mod private_file;
 mod registry;
 mod request;
 mod resizable_semaphore;

@@ -13,10 +13,12 @@ use super::network::{networks, networks_present};
 use super::record::{
     CommandContext, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec, Secret, to_json,
 };
-use colloquy_model::account::{AccountNumber, AccountView, Plan};
+use crate::sealing::texts;
+use colloquy_model::account::{AccountNumber, AccountView, Plan, TextKeys};
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::Effect;
 use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AccountId, AccountKind};
 use colloquy_model::present::present;
 use colloquy_model::text::{Name, Text};
@@ -82,6 +84,12 @@ pub struct ChangeAccount {
     pub auto_close_after_minutes: Option<Option<u32>>,
 }
 
+/// Destroys the keys of an account's texts, so that nobody can read them any more, and lets nobody
+/// in. Once more, it changes nothing.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetAccount {}
+
 /// What basic and pro accounts may do, as config.toml gives it.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +144,14 @@ pub struct Account {
     auto_close_after_minutes: Option<u32>,
     created_at: Timestamp,
     updated_at: Timestamp,
+    #[serde(
+        with = "crate::sealing::texts::text_keys",
+        default,
+        skip_serializing_if = "texts::is_none"
+    )]
+    text_keys: TextKeys,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forgotten_at: Option<Timestamp>,
 }
 
 impl Account {
@@ -153,15 +169,17 @@ impl Account {
             auto_close_after_minutes: self.auto_close_after_minutes,
             created_at: self.created_at,
             updated_at: self.updated_at,
+            forgotten_at: self.forgotten_at,
         }
     }
 
-    /// The account as the view of who may come in holds it.
-    pub(super) fn known(&self) -> KnownAccount {
-        KnownAccount {
+    /// The account as the view of who may come in holds it, and the keys of its texts.
+    pub(super) fn known(self) -> (KnownAccount, TextKeys) {
+        let known = KnownAccount {
             view: self.view(),
             number: self.number.0,
-        }
+        };
+        (known, self.text_keys)
     }
 }
 
@@ -240,6 +258,8 @@ impl RecordRequest<Account> for OpenAccount {
             auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
             created_at: made,
             updated_at: made,
+            text_keys: texts::first_keys(),
+            forgotten_at: None,
         }))
     }
 }
@@ -252,6 +272,11 @@ impl RecordRequest<Account> for ChangeAccount {
         held: &Account,
         context: &CommandContext<Account>,
     ) -> Result<Outcome<Account>, RecordError> {
+        if held.forgotten_at.is_some() {
+            return Err(RecordError::InUse {
+                reason: "the account was forgotten",
+            });
+        }
         let mut account = held.clone();
         account.plan = self.plan.unwrap_or(held.plan);
         account.name = self.name.map_or(account.name, Text::into_string);
@@ -273,6 +298,37 @@ impl RecordRequest<Account> for ChangeAccount {
     }
 }
 
+impl RecordRequest<Account> for ForgetAccount {
+    type Reply = Answer;
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::AccountForgotten)
+    }
+
+    fn decide(
+        self,
+        held: &Account,
+        context: &CommandContext<Account>,
+    ) -> Result<Outcome<Account>, RecordError> {
+        if held.forgotten_at.is_some() {
+            return Ok(Outcome::Show);
+        }
+        if held.text_keys.0.is_empty() {
+            return Err(RecordError::InUse {
+                reason: "the account's texts are not encrypted on this server",
+            });
+        }
+        let now = context.now.max(held.updated_at);
+        let account = Account {
+            text_keys: TextKeys::default(),
+            forgotten_at: Some(now),
+            updated_at: now,
+            ..held.clone()
+        };
+        Ok(Outcome::Put(account, Vec::new()))
+    }
+}
+
 impl RecordSpec for Account {
     const KIND: Kind = Kind::Account;
     const NAME: &'static str = "account";
@@ -287,6 +343,11 @@ impl RecordSpec for Account {
     }
 
     fn effects(&self, _: Option<&Self>, _: &CommandContext<Self>) -> Vec<Effect> {
-        vec![Effect::Account(Box::new(self.view()), self.number.0)]
+        let text_keys = self.text_keys.clone();
+        vec![Effect::Account(
+            Box::new(self.view()),
+            self.number.0,
+            text_keys,
+        )]
     }
 }

@@ -9,14 +9,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
+use super::authorizations::Authorizations;
 use crate::store::KeyUse;
+use colloquy_model::access_token::Bearer;
 use colloquy_model::account::AccountView;
-use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::caller::{CredentialId, Mode, Tenant};
+use colloquy_model::client::KnownClient;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::{AccountId, KeyId, UserId};
-use colloquy_model::key::{KeyType, KeyView, SecretHash, Secrets, secret_hash};
+use colloquy_model::id::{AccountId, ClientId, KeyId, UserId};
+use colloquy_model::key::{KeyType, KeyView, SecretHash, Secrets, SigningSecrets, secret_hash};
 use colloquy_model::time::Timestamp;
-use colloquy_model::user::{KnownUser, Role, SessionTerms};
+use colloquy_model::user::{KnownUser, Role, SessionTerms, SignInBounds};
 
 /// A key as requests meet it.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct KnownKey {
     pub view: KeyView,
     /// The account's small number.
     pub account: u32,
+    /// With which of these its requests are signed, where it takes signed ones only.
+    pub signing: SigningSecrets,
     /// When it was used last, in Unix milliseconds, to the minute; 0: never.
     pub last_used_ms: Arc<AtomicI64>,
 }
@@ -45,8 +50,8 @@ pub struct Principal {
     pub key: Arc<KnownKey>,
     /// The account that the key belongs to.
     pub account: Arc<KnownAccount>,
-    /// The secret that was shown, as it is known.
-    pub secret: SecretHash,
+    /// What was shown, as it is known.
+    pub bearer: Bearer,
     /// When the secret or its key ends by itself.
     pub ends_at: Option<Timestamp>,
     /// The session in the console that it is, in the place of a key of the interface.
@@ -65,6 +70,15 @@ pub struct KnownSession {
 }
 
 impl KnownSession {
+    /// What is done in it is done with this.
+    #[must_use]
+    pub fn credential(&self) -> CredentialId {
+        match self.is_operator() {
+            true => CredentialId::Operator(self.user),
+            false => CredentialId::Session,
+        }
+    }
+
     /// Whether it is an operator's.
     #[must_use]
     pub fn is_operator(&self) -> bool {
@@ -73,12 +87,27 @@ impl KnownSession {
 }
 
 impl Principal {
-    /// The key with which changes are made, as these name it; a session has none.
+    /// What changes are made with, as these name it.
     #[must_use]
-    pub fn key_id(&self) -> Option<KeyId> {
-        match self.session {
-            Some(_) => None,
-            None => Some(self.key.view.key_id),
+    pub fn credential(&self) -> CredentialId {
+        match &self.session {
+            Some(session) => session.credential(),
+            None => match &self.bearer {
+                Bearer::Secret(_) => CredentialId::Key(self.key.view.key_id),
+                Bearer::Token(token) => CredentialId::Client(token.client),
+            },
+        }
+    }
+
+    /// What a person may at most do whom it lets in.
+    #[must_use]
+    pub fn bounds(&self) -> SignInBounds {
+        match &self.session {
+            Some(session) => session.terms.bounds.clone(),
+            None => SignInBounds {
+                test_only: self.key.view.kind == KeyType::Test,
+                scopes: self.key.view.scopes.clone(),
+            },
         }
     }
 
@@ -152,6 +181,19 @@ impl Tables {
         self.users.insert(person, Arc::new(user));
     }
 
+    /// Whether this tenant's account was forgotten.
+    fn is_forgotten(&self, tenant: Tenant) -> bool {
+        let id = self.numbers.get(&tenant.account_number());
+        let account = id.and_then(|id| self.accounts.get(id));
+        account.is_some_and(|account| account.view.forgotten_at.is_some())
+    }
+
+    /// An account that was not forgotten: others let nobody in.
+    fn open_account(&self, id: AccountId) -> Option<&Arc<KnownAccount>> {
+        let account = self.accounts.get(&id)?;
+        account.view.forgotten_at.is_none().then_some(account)
+    }
+
     /// Who comes by this session: its user in its user's account, or an operator who has opened an
     /// account's side.
     fn session_bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
@@ -166,7 +208,7 @@ impl Tables {
                 Some(session.user),
             ),
         };
-        let account = self.accounts.get(&account)?;
+        let account = self.open_account(account)?;
         // What a key is to requests, under a name that no key has.
         let (number, tail) = secret.split_at(8);
         let bits = |bytes: &[u8]| {
@@ -184,7 +226,7 @@ impl Tables {
             name: None,
             prefix: String::new(),
             last4: String::new(),
-            scopes: None,
+            scopes: session.terms.bounds.scopes.clone(),
             allowed_ips: Vec::new(),
             expires_at: Some(session.terms.ends_at),
             user_id: user,
@@ -193,15 +235,17 @@ impl Tables {
             last_used_at: None,
             revoked_at: None,
             key: None,
+            signing_secret: None,
         };
         Some(Principal {
             key: Arc::new(KnownKey {
                 view,
                 account: account.number,
+                signing: SigningSecrets::new(),
                 last_used_ms: Arc::default(),
             }),
             account: Arc::clone(account),
-            secret: *secret,
+            bearer: Bearer::Secret(*secret),
             ends_at: Some(session.terms.ends_at),
             session: Some(Arc::clone(session)),
         })
@@ -212,6 +256,8 @@ impl Tables {
 #[derive(Debug, Default)]
 pub struct Identity {
     tables: RwLock<Tables>,
+    /// OAuth clients, and what they were allowed.
+    pub authorizations: Authorizations,
     /// Keys whose last use has not been written down.
     used: Mutex<HashSet<KeyId>>,
     /// By account's number, for accounts with open streams or sockets: counts changes that may have
@@ -234,10 +280,17 @@ impl Identity {
         Some(principal)
     }
 
-    /// The same by the secret's hash, for who has shown it before; it does not count as a use. The
-    /// secret may also be a session's.
+    /// The same for who has shown it before; it does not count as a use. The secret may also be a
+    /// session's.
     #[must_use]
-    pub fn bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
+    pub fn bearer(&self, bearer: &Bearer, now: Timestamp) -> Option<Principal> {
+        match bearer {
+            Bearer::Secret(secret) => self.secret_bearer(secret, now),
+            Bearer::Token(token) => self.token_bearer(token, now),
+        }
+    }
+
+    fn secret_bearer(&self, secret: &SecretHash, now: Timestamp) -> Option<Principal> {
         self.key_bearer(secret, now)
             .or_else(|| self.tables.read().session_bearer(secret, now))
     }
@@ -247,7 +300,8 @@ impl Identity {
     pub fn session(&self, token: &SecretHash, now: Timestamp) -> Option<Arc<KnownSession>> {
         let tables = self.tables.read();
         let session = tables.sessions.get(token)?;
-        (session.terms.ends_at > now).then(|| Arc::clone(session))
+        let is_open = session.terms.ends_at > now && !tables.is_forgotten(session.tenant);
+        is_open.then(|| Arc::clone(session))
     }
 
     /// A user of this tenant's account, or an operator.
@@ -262,7 +316,9 @@ impl Identity {
     pub fn people_named(&self, name: &str) -> Vec<(Tenant, UserId)> {
         let name = name.to_lowercase();
         let tables = self.tables.read();
-        tables.names.get(&name).cloned().unwrap_or_default()
+        let mut people = tables.names.get(&name).cloned().unwrap_or_default();
+        people.retain(|(tenant, _)| !tables.is_forgotten(*tenant));
+        people
     }
 
     /// Who was invited by this token, and may still come.
@@ -271,7 +327,7 @@ impl Identity {
         let tables = self.tables.read();
         let person = *tables.invitations.get(token)?;
         let (_, until) = tables.users.get(&person)?.invitation?;
-        (until > now).then_some(person)
+        (until > now && !tables.is_forgotten(person.0)).then_some(person)
     }
 
     /// The identifier of the account with this number.
@@ -291,11 +347,11 @@ impl Identity {
         if ends_at.is_some_and(|at| at <= now) || key.view.revoked_at.is_some() {
             return None;
         }
-        let account = tables.accounts.get(&key.view.account_id)?;
+        let account = tables.open_account(key.view.account_id)?;
         Some(Principal {
             key: Arc::clone(key),
             account: Arc::clone(account),
-            secret: *secret,
+            bearer: Bearer::Secret(*secret),
             ends_at,
             session: None,
         })
@@ -312,7 +368,7 @@ impl Identity {
             .subscribe()
     }
 
-    fn changed(&self, account: u32) {
+    pub(super) fn changed(&self, account: u32) {
         let mut changes = self.changes.lock();
         if let Some(count) = changes.get(&account) {
             count.send_modify(|count| *count += 1);
@@ -365,6 +421,26 @@ impl Identity {
             .iter()
             .map(|(id, account)| (account.number, *id))
             .collect()
+    }
+
+    /// Whether this tenant's account was forgotten: nobody comes in there, and nothing is done by
+    /// itself.
+    #[must_use]
+    pub fn is_forgotten(&self, tenant: Tenant) -> bool {
+        self.tables.read().is_forgotten(tenant)
+    }
+
+    /// The OAuth client with this identifier, unless its account was forgotten.
+    #[must_use]
+    pub fn client(&self, id: ClientId) -> Option<Arc<KnownClient>> {
+        let client = self.authorizations.client(id)?;
+        (!self.is_forgotten(client.tenant)).then_some(client)
+    }
+
+    /// The account with this identifier, unless it was forgotten.
+    #[must_use]
+    pub(super) fn open_account(&self, id: AccountId) -> Option<Arc<KnownAccount>> {
+        self.tables.read().open_account(id).cloned()
     }
 
     /// Finds an account by its identifier.
@@ -423,7 +499,8 @@ impl Identity {
     /// Takes in an account as a commit left it.
     pub fn put_account(&self, account: KnownAccount) {
         let mut tables = self.tables.write();
-        match account.view.auto_close_after_minutes {
+        let is_open = account.view.forgotten_at.is_none();
+        match account.view.auto_close_after_minutes.filter(|_| is_open) {
             Some(minutes) => tables.auto_closing.insert(account.number, minutes),
             None => tables.auto_closing.remove(&account.number),
         };

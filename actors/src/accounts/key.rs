@@ -13,9 +13,11 @@ use super::network::{networks, networks_present};
 use super::record::{
     CommandContext, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec, Secret, to_json,
 };
+use super::signing::{self, StoredSigningSecrets};
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AccountId, KeyKind, UserId};
 use colloquy_model::key::{KeyType, KeyView, Permission, Secrets, secret_hash};
 use colloquy_model::present::present;
@@ -46,6 +48,9 @@ pub struct CreateKey {
     /// The user that it acts as.
     #[serde(default)]
     pub user_id: Option<UserId>,
+    /// Whether it takes only signed requests (RFC 9421); the answer then shows `signing_secret`.
+    #[serde(default)]
+    pub require_signature: bool,
 }
 
 /// Changes a key.
@@ -72,6 +77,11 @@ pub struct ChangeKey {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<UserId>)]
     pub user_id: Option<Option<UserId>>,
+    /// Whether it takes only signed requests (RFC 9421); from false to true the answer shows
+    /// `signing_secret`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub require_signature: Option<bool>,
 }
 
 /// Gives a key a new secret.
@@ -121,8 +131,13 @@ pub struct Key {
     view: KeyView,
     account: u32,
     secrets: Vec<StoredSecret>,
+    #[serde(default)]
+    signing: StoredSigningSecrets,
     label: String,
 }
+
+/// What stands between two secrets that one answer shows.
+const BETWEEN_SECRETS: char = '\n';
 
 const OVERLAP_SECONDS: u32 = 86_400;
 const OVERLAP_SECONDS_MAX: u32 = 31_536_000;
@@ -137,6 +152,7 @@ impl Key {
         let known = KnownKey {
             view: self.view.clone(),
             account: self.account,
+            signing: self.signing.known(),
             last_used_ms: std::sync::Arc::default(),
         };
         (known, self.hashes())
@@ -173,6 +189,18 @@ impl Key {
     }
 }
 
+impl Key {
+    /// A new secret, and where requests are signed a new one for that, too.
+    fn new_secrets(&mut self) -> String {
+        let mut secrets = self.new_secret();
+        if self.view.require_signature {
+            secrets.push(BETWEEN_SECRETS);
+            secrets.push_str(&self.signing.add());
+        }
+        secrets
+    }
+}
+
 /// Why a key that is revoked is neither changed nor rotated.
 const REVOKED: RecordError = RecordError::InUse {
     reason: "the key is revoked",
@@ -205,18 +233,20 @@ impl RecordRequest<Key> for IssueKey {
                 allowed_ips: new.allowed_ips,
                 expires_at: new.expires_at,
                 user_id: new.user_id,
-                require_signature: false,
+                require_signature: new.require_signature,
                 created_at: context.id.created_at(),
                 last_used_at: None,
                 revoked_at: None,
                 key: None,
+                signing_secret: None,
             },
             account: u32::try_from(context.tenant.number() / 4).unwrap_or(0),
             secrets: Vec::new(),
+            signing: StoredSigningSecrets::default(),
             label: String::new(),
         };
         key.label = key.view.name.clone().unwrap_or_default();
-        let secret = Some(key.new_secret());
+        let secret = Some(key.new_secrets());
         Ok(NewRecord {
             state: key,
             conditions: new.user_id.map(Condition::UserExists).into_iter().collect(),
@@ -238,6 +268,9 @@ impl RecordRequest<Key> for ChangeKey {
         key.view.allowed_ips = self.allowed_ips.unwrap_or(key.view.allowed_ips);
         key.view.expires_at = self.expires_at.unwrap_or(key.view.expires_at);
         key.view.user_id = self.user_id.unwrap_or(key.view.user_id);
+        if let Some(required) = self.require_signature {
+            key.view.require_signature = required;
+        }
         if key == *held {
             return Ok(Outcome::Show);
         }
@@ -249,12 +282,29 @@ impl RecordRequest<Key> for ChangeKey {
             .user_id
             .filter(|_| key.view.user_id != held.view.user_id)
             .map(Condition::UserExists);
-        Ok(Outcome::Put(key, condition.into_iter().collect()))
+        let conditions = condition.into_iter().collect();
+        Ok(
+            match (held.view.require_signature, key.view.require_signature) {
+                (false, true) => {
+                    let secret = key.signing.add();
+                    Outcome::PutSecret(key, conditions, secret)
+                }
+                (true, false) => {
+                    key.signing = StoredSigningSecrets::default();
+                    Outcome::Put(key, conditions)
+                }
+                (true, true) | (false, false) => Outcome::Put(key, conditions),
+            },
+        )
     }
 }
 
 impl RecordRequest<Key> for RevokeKey {
     type Reply = Answer;
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::KeyRevoked)
+    }
 
     fn decide(
         self,
@@ -273,6 +323,10 @@ impl RecordRequest<Key> for RevokeKey {
 impl RecordRequest<Key> for RotateKey {
     type Reply = Answer;
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::KeyRotated)
+    }
+
     /// The old secret holds for the overlap; every earlier one ends now.
     fn decide(
         self,
@@ -290,12 +344,14 @@ impl RecordRequest<Key> for RotateKey {
             )));
         }
         let mut key = held.clone();
-        key.secrets.truncate(if overlap == 0 { 0 } else { 1 });
+        let overlap = Duration::from_secs(overlap.into());
+        key.secrets.truncate(usize::from(!overlap.is_zero()));
         for old in &mut key.secrets {
-            old.until = Some(context.now + Duration::from_secs(overlap.into()));
+            old.until = Some(context.now + overlap);
         }
-        let secret = key.new_secret();
-        Ok(Outcome::PutSecret(key, secret))
+        key.signing.retire(overlap, context.now);
+        let secrets = key.new_secrets();
+        Ok(Outcome::PutSecret(key, Vec::new(), secrets))
     }
 }
 
@@ -321,11 +377,22 @@ impl RecordSpec for Key {
                 .load(std::sync::atomic::Ordering::Relaxed)
         });
         view.last_used_at = (used > 0).then_some(Timestamp(used));
-        view.key = match secret {
-            Secret::Hidden => None,
-            Secret::Withheld => Some(None),
-            Secret::Shown(secret) => Some(Some(secret.to_owned())),
-        };
+        match secret {
+            Secret::Hidden => {}
+            Secret::Withheld => {
+                view.key = Some(None);
+                view.signing_secret = view.require_signature.then_some(None);
+            }
+            Secret::Shown(secrets) => {
+                for secret in secrets.split(BETWEEN_SECRETS) {
+                    let shown = match secret.starts_with(signing::PREFIX) {
+                        true => &mut view.signing_secret,
+                        false => &mut view.key,
+                    };
+                    *shown = Some(Some(secret.to_owned()));
+                }
+            }
+        }
         to_json(&view)
     }
 
@@ -338,6 +405,7 @@ impl RecordSpec for Key {
             Box::new(self.view.clone()),
             self.account,
             self.hashes(),
+            self.signing.known(),
         )]
     }
 }

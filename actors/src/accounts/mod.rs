@@ -5,22 +5,39 @@ pub mod record;
 pub mod restore;
 
 mod account;
+mod authorizations;
+mod client;
 mod customer;
+mod grant;
 mod identity;
 mod key;
 mod network;
+mod nonces;
 mod records;
+mod redirect_uri;
 mod sessions;
 mod sign_in;
+mod signing;
+mod token_bearers;
 mod user;
 
-pub use account::{Account, ChangeAccount, CreateAccount, OpenAccount, PlanRates, set_plans};
+pub use account::{
+    Account, ChangeAccount, CreateAccount, ForgetAccount, OpenAccount, PlanRates, set_plans,
+};
+pub use authorizations::Authorizations;
+pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};
 pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
+pub use grant::{
+    Grant, IsCurrent, OpenGrant, RedeemCode, Refresh, RefreshHashes, RevokeGrant, Taken,
+};
 pub use identity::{Identity, KnownAccount, KnownKey, KnownSession, Principal};
 pub use key::{ChangeKey, CreateKey, IssueKey, KeepAnswer, Key, RevokeKey, RotateKey};
+pub use nonces::Nonces;
 pub use records::{Filter, Records};
+pub use redirect_uri::is_same as is_same_redirect_uri;
 pub use sessions::{
-    AcceptInvitation, ChangeSession, EndSession, EndSessions, InviteUser, OpenSession,
+    AcceptInvitation, ChangePassword, ChangeSession, EndSession, EndSessions, InviteUser,
+    OpenSession,
 };
 pub use sign_in::token_holder;
 pub use user::{ChangeUser, CreateOperator, CreateUser, User};

@@ -2,8 +2,8 @@
 //! one.
 
 use std::fmt;
-use std::net::IpAddr;
 
+use colloquy_model::network;
 use ipnet::IpNet;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -19,9 +19,7 @@ impl<'de> Deserialize<'de> for Network {
                 f.write_str("IPv4 or IPv6 network address")
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Network, E> {
-                let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
-                let found = text.parse().ok().or_else(alone);
-                found
+                network::parse(text)
                     .map(Network)
                     .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
             }

@@ -99,6 +99,12 @@ pub trait RecordRequest<R: RecordSpec>: Send + 'static {
     /// The reply to a request that was done.
     type Reply: RecordReply;
 
+    /// What its change is called in the audit trail; none where it is the record that was made,
+    /// changed or deleted.
+    fn event(&self) -> Option<EventKind> {
+        None
+    }
+
     /// Decides on a record that is there and the caller's.
     ///
     /// # Errors
@@ -179,7 +185,7 @@ pub enum Outcome<R> {
     /// The record becomes this.
     Put(R, Vec<Condition>),
     /// It becomes this, and the answer shows a new secret.
-    PutSecret(R, String),
+    PutSecret(R, Vec<Condition>, String),
     /// It becomes this, and the answer shows nothing.
     PutWithoutContent(R),
     /// It becomes this; the answer shows something made elsewhere, and the kept one this in its
@@ -288,14 +294,18 @@ impl<R: RecordSpec> Record<R> {
             caller,
             if_match,
             reservation,
+            // A record is no conversation.
+            access: _,
         } = meta;
         let context = CommandContext {
             id: self.id,
             tenant: caller.tenant,
             now,
         };
+        let event = request.event();
         let turn = |context| Turn {
             record: self,
+            event,
             context,
             identity,
             caller,
@@ -323,8 +333,8 @@ impl<R: RecordSpec> Record<R> {
             Outcome::ShowBody(body) => turn.unchanged(Answer::ok(None, body)),
             Outcome::ShowBodyOnce { shown, kept } => turn.show_once(shown, kept),
             Outcome::Put(state, conditions) => turn.put(state, conditions, Showing::Whole),
-            Outcome::PutSecret(state, secret) => {
-                turn.put(state, Vec::new(), Showing::Secret(secret))
+            Outcome::PutSecret(state, conditions, secret) => {
+                turn.put(state, conditions, Showing::Secret(secret))
             }
             Outcome::PutShowingOnce { state, shown, kept } => {
                 turn.put(state, Vec::new(), Showing::Once { shown, kept })
@@ -346,6 +356,7 @@ enum Showing {
 /// One decision on its way to a commit.
 struct Turn<'r, R: RecordSpec> {
     record: &'r Record<R>,
+    event: Option<EventKind>,
     context: CommandContext<R>,
     identity: Arc<Identity>,
     caller: Caller,
@@ -410,11 +421,10 @@ impl<R: RecordSpec> Turn<'_, R> {
             Showing::Whole | Showing::Nothing => reply.body.clone(),
         };
         let payload = state.show(&self.identity, Secret::Hidden);
-        let kind = if new {
-            EventKind::RecordCreated
-        } else {
-            EventKind::RecordUpdated
-        };
+        let kind = self.event.unwrap_or(match new {
+            true => EventKind::RecordCreated,
+            false => EventKind::RecordUpdated,
+        });
         let header = Header::Record {
             new,
             name: state.label().to_owned(),

@@ -75,10 +75,11 @@ impl<R: RecordSpec> Play<R> {
                 self.record.apply(change);
                 assert_eq!(self.record.sequence, before.next());
                 for effect in std::mem::take(&mut commit.effects) {
-                    if let Effect::Key(view, account, secrets) = effect {
+                    if let Effect::Key(view, account, secrets, signing) = effect {
                         let known = KnownKey {
                             view: *view,
                             account,
+                            signing,
                             last_used_ms: Arc::default(),
                         };
                         self.identity.put_key(known, secrets);
@@ -106,7 +107,8 @@ fn key() -> (Play<Key>, String) {
         })
         .unwrap();
     let stored = serde_json::to_string(&account.record.held.unwrap().state).unwrap();
-    play.identity.put_account(restore_account(&stored).unwrap());
+    play.identity
+        .put_account(restore_account(&stored).unwrap().0);
     let (shown, commit) = play
         .ask(IssueKey {
             new: from(json!({"type": "prod"})),

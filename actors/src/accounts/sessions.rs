@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::AccountId;
 use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
-use colloquy_model::user::SessionTerms;
+use colloquy_model::user::{SessionTerms, SignInBounds};
 
 use super::record::{CommandContext, NewRecord, Outcome, RecordError, RecordRequest};
 use super::sign_in::{Invitation, SignIn, token_holder};
@@ -19,6 +20,8 @@ pub struct InviteUser {
     pub token: SecretHash,
     /// Until when the invitation holds.
     pub until: Timestamp,
+    /// What whoever invites could at most do.
+    pub bounds: SignInBounds,
     /// What the answer shows, this once.
     pub shown: Bytes,
     /// What it shows to whoever asks again.
@@ -32,6 +35,18 @@ pub struct AcceptInvitation {
     pub token: SecretHash,
     /// The password's hash, in PHC form.
     pub password: String,
+}
+
+/// Sets another password in the place of the one that is held. Ends all sessions of the user but one,
+/// and the invitation.
+#[derive(Debug)]
+pub struct ChangePassword {
+    /// The hash of the password that was given, as it was held when it was found to fit.
+    pub held: String,
+    /// The new password's hash, in PHC form.
+    pub password: String,
+    /// The hash of the token of the session that goes on.
+    pub session: SecretHash,
 }
 
 /// Opens a session in the console.
@@ -60,6 +75,10 @@ pub struct ChangeSession {
 impl RecordRequest<User> for InviteUser {
     type Reply = Answer;
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::UserInvited)
+    }
+
     fn decide(
         self,
         held: &User,
@@ -74,11 +93,16 @@ impl RecordRequest<User> for InviteUser {
         let InviteUser {
             token,
             until,
+            bounds,
             shown,
             kept,
         } = self;
         let mut state = held.clone();
-        state.sign_in.invitation = Some(Invitation { token, until });
+        state.sign_in.invitation = Some(Invitation {
+            token,
+            until,
+            bounds,
+        });
         Ok(Outcome::PutShowingOnce { state, shown, kept })
     }
 }
@@ -86,19 +110,56 @@ impl RecordRequest<User> for InviteUser {
 impl RecordRequest<User> for AcceptInvitation {
     type Reply = ();
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::PasswordSet)
+    }
+
     fn decide(
         self,
         held: &User,
         context: &CommandContext<User>,
     ) -> Result<Outcome<User>, RecordError> {
-        let invited = held.sign_in.invitation();
-        if invited.is_none_or(|(token, until)| token != self.token || until <= context.now) {
+        let invited = held.sign_in.invitation.as_ref();
+        let invited =
+            invited.filter(|invited| invited.token == self.token && invited.until > context.now);
+        let bounds = invited.ok_or(RecordError::NotFound)?.bounds.clone();
+        let mut user = held.clone();
+        user.sign_in = SignIn {
+            password: Some(self.password),
+            bounds,
+            ..SignIn::default()
+        };
+        Ok(Outcome::PutWithoutContent(user))
+    }
+}
+
+impl RecordRequest<User> for ChangePassword {
+    type Reply = ();
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::PasswordSet)
+    }
+
+    fn decide(
+        self,
+        held: &User,
+        context: &CommandContext<User>,
+    ) -> Result<Outcome<User>, RecordError> {
+        let sessions = held.sign_in.sessions.iter();
+        let own = sessions
+            .filter(|open| open.token == self.session && open.ends_at > context.now)
+            .cloned()
+            .collect::<Vec<_>>();
+        // Meanwhile another one was set, or the session has ended: that it is asked for is no longer so.
+        if own.is_empty() || held.sign_in.password.as_ref() != Some(&self.held) {
             return Err(RecordError::NotFound);
         }
         let mut user = held.clone();
         user.sign_in = SignIn {
             password: Some(self.password),
-            ..SignIn::default()
+            invitation: None,
+            sessions: own,
+            bounds: held.sign_in.bounds.clone(),
         };
         Ok(Outcome::PutWithoutContent(user))
     }
@@ -106,6 +167,10 @@ impl RecordRequest<User> for AcceptInvitation {
 
 impl RecordRequest<User> for OpenSession {
     type Reply = ();
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::SessionOpened)
+    }
 
     fn decide(
         self,
@@ -131,6 +196,10 @@ impl RecordRequest<User> for OpenSession {
 impl RecordRequest<User> for EndSession {
     type Reply = ();
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::SessionClosed)
+    }
+
     fn decide(self, held: &User, _: &CommandContext<User>) -> Result<Outcome<User>, RecordError> {
         let mut user = held.clone();
         let open = user.sign_in.sessions.len();
@@ -148,6 +217,10 @@ impl RecordRequest<User> for EndSession {
 impl RecordRequest<User> for EndSessions {
     type Reply = ();
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::SessionClosed)
+    }
+
     fn decide(self, held: &User, _: &CommandContext<User>) -> Result<Outcome<User>, RecordError> {
         let mut user = held.clone();
         user.sign_in.sessions.clear();
@@ -158,13 +231,19 @@ impl RecordRequest<User> for EndSessions {
 impl RecordRequest<User> for ChangeSession {
     type Reply = ();
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::SessionChanged)
+    }
+
     fn decide(self, held: &User, _: &CommandContext<User>) -> Result<Outcome<User>, RecordError> {
         let mut user = held.clone();
         let mut sessions = user.sign_in.sessions.iter_mut();
         let session = sessions
             .find(|session| session.token == self.token)
             .ok_or(RecordError::NotFound)?;
-        session.mode = self.mode.unwrap_or(session.mode);
+        if !session.bounds.test_only {
+            session.mode = self.mode.unwrap_or(session.mode);
+        }
         session.account = self.account.unwrap_or(session.account);
         Ok(Outcome::PutWithoutContent(user))
     }

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use colloquy_model::caller::Mode;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::UserId;
 use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
-use colloquy_model::user::SessionTerms;
+use colloquy_model::user::{SessionTerms, SignInBounds};
 use serde::{Deserialize, Serialize};
 
 /// Sessions of one user; the one that was opened first gives way.
@@ -24,12 +25,18 @@ pub(super) struct SignIn {
     pub(super) password: Option<String>,
     pub(super) invitation: Option<Invitation>,
     pub(super) sessions: Vec<SessionTerms>,
+    /// Of the invitation with which the password was set.
+    #[serde(default, skip_serializing_if = "SignInBounds::are_none")]
+    pub(super) bounds: SignInBounds,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Invitation {
     pub(super) token: SecretHash,
     pub(super) until: Timestamp,
+    /// Whoever comes with it may do no more than whoever made it.
+    #[serde(default, skip_serializing_if = "SignInBounds::are_none")]
+    pub(super) bounds: SignInBounds,
 }
 
 impl SignIn {
@@ -38,7 +45,7 @@ impl SignIn {
     }
 
     pub(super) fn invitation(&self) -> Option<(SecretHash, Timestamp)> {
-        let Invitation { token, until } = self.invitation.as_ref()?;
+        let Invitation { token, until, .. } = self.invitation.as_ref()?;
         Some((*token, *until))
     }
 
@@ -46,7 +53,11 @@ impl SignIn {
         &self.sessions
     }
 
-    pub(super) fn open(&mut self, session: SessionTerms, now: Timestamp) {
+    pub(super) fn open(&mut self, mut session: SessionTerms, now: Timestamp) {
+        session.bounds = self.bounds.clone();
+        if session.bounds.test_only {
+            session.mode = Mode::Test;
+        }
         self.sessions.retain(|open| open.ends_at > now);
         let surplus = (self.sessions.len() + 1).saturating_sub(SESSIONS_MAX);
         self.sessions.drain(..surplus);

@@ -105,6 +105,7 @@ impl User {
             sign_in_name: self.view.email.to_lowercase(),
             password: self.sign_in.password(),
             invitation: self.sign_in.invitation(),
+            bounds: self.sign_in.bounds.clone(),
             sessions: self.sign_in.sessions().to_vec(),
         }
     }

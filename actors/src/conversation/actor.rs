@@ -124,12 +124,14 @@ impl<R: ConversationRequest> ConversationCommand<R> {
     ) -> Decision<Conversation, R::Reply> {
         let CommandMeta {
             caller,
+            access,
             if_match,
             reservation,
         } = self.meta;
         let DecisionContext { now, ids, bounds } = context;
         let context = CommandContext {
             caller,
+            access,
             if_match,
             reservation,
             users: self.users,

@@ -3,20 +3,33 @@
 use std::sync::Arc;
 
 use super::messages::ConversationError;
+use super::state::Live;
 use crate::accounts::Identity;
 use crate::store::StoredMessage;
 use colloquy_model::answer::Precondition;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::conversation_access::ConversationAccess;
 use colloquy_model::id::{MessageId, UserId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
+/// What a request does with its conversation, as far as callers are allowed it one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It only looks.
+    Reading,
+    /// It may change something.
+    Writing,
+}
+
 /// What surrounds a request while it is decided.
 #[derive(Debug)]
 pub struct CommandContext {
     pub(super) caller: Caller,
+    /// Which conversations the caller may read and write.
+    pub(super) access: ConversationAccess,
     /// Only if what the request is about is still in this state.
     pub(super) if_match: Option<Precondition>,
     /// The idempotency key under which the answer is kept.
@@ -31,6 +44,25 @@ pub struct CommandContext {
 }
 
 impl CommandContext {
+    /// Checks that the caller may read the conversation, or write in it. Of one that it may not read
+    /// it learns nothing.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(super) fn check_access(&self, live: &Live, needs: Access) -> Result<(), ConversationError> {
+        let assignee = live.state.assignee;
+        let readable = self.access.reads.includes(assignee);
+        let allowed = match needs {
+            Access::Reading => readable,
+            Access::Writing => self.access.writes.includes(assignee),
+        };
+        match (allowed, readable) {
+            (true, _) => Ok(()),
+            (false, true) => Err(ConversationError::Forbidden),
+            (false, false) => Err(ConversationError::NotFound),
+        }
+    }
+
     /// Checks that what the request is about still has the entity tag that it was to have.
     ///
     /// # Errors

@@ -135,6 +135,11 @@ pub struct StartConversation {
 #[derive(Debug)]
 pub struct ReadConversation;
 
+/// Tells whether the caller may read the conversation, and the sequence of its last event: whoever
+/// is shown what comes behind it watches there whose conversation it is.
+#[derive(Debug)]
+pub struct CheckReadable;
+
 /// Makes a closed conversation active; one that is not closed stays as it is.
 #[derive(Debug)]
 pub struct ReopenConversation;
@@ -191,6 +196,12 @@ pub enum ConversationError {
     /// There is no such conversation for this caller.
     #[error("no such conversation")]
     NotFound,
+    /// The caller may read it, and not do this.
+    #[error("the credential writes only in conversations that are assigned to its user")]
+    Forbidden,
+    /// The caller may write in it, and not change this field.
+    #[error("the credential may not change this of a conversation")]
+    ForbiddenField(&'static str),
     /// There is no such message in it.
     #[error("no such message")]
     MessageNotFound,

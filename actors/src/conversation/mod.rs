@@ -28,8 +28,8 @@ pub use self::state::{Changed, Conversation};
 use self::context::CheckContext;
 use self::message_rules::read_message;
 use self::messages::{
-    ConversationError, ConversationView, CreateConversation, CustomerShown, EmbeddedCustomer,
-    StartConversation,
+    CheckReadable, ConversationError, ConversationView, CreateConversation, CustomerShown,
+    EmbeddedCustomer, StartConversation,
 };
 use self::rules::invalid;
 use self::search_indexer::ConversationSearch;
@@ -45,10 +45,12 @@ use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::caller::Tenant;
 use colloquy_model::command::CommandMeta;
 use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, Status};
+use colloquy_model::conversation_access::Reach;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::page::{Page, Paging, Start};
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Directory, LoadError};
 
@@ -109,6 +111,9 @@ impl Conversations {
         meta: CommandMeta,
         new: CreateConversation,
     ) -> Result<Answer, AskError<ConversationError>> {
+        if meta.access.writes != Reach::All {
+            return Err(AskError::Refused(ConversationError::Forbidden));
+        }
         let named = CustomerParameter {
             field: "customer_id",
             id: new.customer_id,
@@ -175,11 +180,37 @@ impl Conversations {
         }
     }
 
-    /// A page of conversations.
+    /// Whether this caller may read a conversation, and where its log stands; nothing is asked for a
+    /// caller who reads all. To be asked again behind what was read elsewhere: only then was all of
+    /// it there while the caller might read it.
+    ///
+    /// # Errors
+    /// It is not there for this caller, or could not be asked.
+    pub async fn check_readable(
+        &self,
+        id: ConversationId,
+        meta: &CommandMeta,
+    ) -> Result<Option<Sequence>, AskError<ConversationError>> {
+        if meta.access.reads == Reach::All {
+            return Ok(None);
+        }
+        let meta = CommandMeta {
+            access: meta.access,
+            ..CommandMeta::new(meta.caller.clone())
+        };
+        self.ask(id, meta, CheckReadable).await.map(Some)
+    }
+
+    /// A page of conversations: of those that the caller may read.
     ///
     /// # Errors
     /// A filter names what is not there, the store is away, or the list took too long.
-    pub async fn list(&self, tenant: Tenant, query: ConversationList) -> Result<Page, ListFailure> {
+    pub async fn list(
+        &self,
+        meta: &CommandMeta,
+        mut query: ConversationList,
+    ) -> Result<Page, ListFailure> {
+        let tenant = meta.caller.tenant;
         if let Some(user) = query.assignee
             && self.identity.user(tenant, user).is_none()
         {
@@ -187,6 +218,9 @@ impl Conversations {
                 "assignee_id",
                 "must be a valid user ID",
             )));
+        }
+        if !narrow(&mut query.assignee, meta.access.reads) {
+            return Ok(Page::empty());
         }
         let facets = Facets {
             status: query.status,
@@ -296,10 +330,13 @@ impl Conversations {
     /// The conversation is not there, the store is away, or the list took too long.
     pub async fn messages(
         &self,
-        tenant: Tenant,
+        meta: &CommandMeta,
         conversation: ConversationId,
         query: MessageList,
     ) -> Result<Page, ListFailure> {
+        let tenant = meta.caller.tenant;
+        let readable = || self.check_readable(conversation, meta);
+        readable().await.map_err(in_a_list)?;
         let query = MessageQuery {
             tenant,
             conversation: Conversation::subject(conversation),
@@ -313,6 +350,7 @@ impl Conversations {
             .messages(query)
             .await?
             .ok_or(ListFailure::NotFound)?;
+        readable().await.map_err(in_a_list)?;
         let id = |text: Option<&Arc<str>>| match text {
             Some(text) => serde_json::from_str(text)
                 .map(|message: MessageView| Some(message.message_id.to_string()))
@@ -336,7 +374,7 @@ impl Conversations {
     /// It is not there for this caller, or the store is away.
     pub async fn message(
         &self,
-        tenant: Tenant,
+        meta: &CommandMeta,
         id: ConversationId,
         message: MessageId,
     ) -> Result<Answer, AskError<ConversationError>> {
@@ -344,7 +382,8 @@ impl Conversations {
             .store
             .message(Conversation::subject(id), message)
             .await?;
-        read_message(message, tenant, found).map_err(AskError::Refused)
+        self.check_readable(id, meta).await?;
+        read_message(message, meta.caller.tenant, found).map_err(AskError::Refused)
     }
 
     /// A page of a message's earlier texts.
@@ -353,13 +392,13 @@ impl Conversations {
     /// It is not there for this caller, or the store is away.
     pub async fn revisions(
         &self,
-        tenant: Tenant,
+        meta: &CommandMeta,
         id: ConversationId,
         message: MessageId,
         paging: Paging,
     ) -> Result<Page, ListFailure> {
         let query = RevisionQuery {
-            tenant,
+            tenant: meta.caller.tenant,
             conversation: Conversation::subject(id),
             message,
             paging,
@@ -369,12 +408,22 @@ impl Conversations {
             .revisions(query)
             .await?
             .ok_or(ListFailure::NotFound)?;
+        self.check_readable(id, meta).await.map_err(in_a_list)?;
         Ok(page(
             array(found.items.iter().map(|revision| &revision[..])),
             None,
             None,
             &found,
         ))
+    }
+}
+
+/// Narrows a filter by assignee to what a caller may read; false: nothing passes both.
+fn narrow(assignee: &mut Option<UserId>, reads: Reach) -> bool {
+    match reads {
+        Reach::All => true,
+        Reach::AssignedTo(own) => assignee.replace(own).is_none_or(|asked| asked == own),
+        Reach::Nothing => false,
     }
 }
 

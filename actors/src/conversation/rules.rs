@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::context::{CheckContext, CommandContext};
+use super::context::{Access, CheckContext, CommandContext};
 use super::draft::{Draft, NewMessage, unchanged};
 use super::messages::{
-    ChangeConversation, CloseConversation, CloseIdle, ConversationError, EndSnooze,
+    ChangeConversation, CheckReadable, CloseConversation, CloseIdle, ConversationError, EndSnooze,
     ReadConversation, ReopenConversation, StartConversation, UnassignUser,
 };
 use super::state::{Conversation, Live};
@@ -26,6 +26,9 @@ use colloquy_runtime::Decision;
 pub trait ConversationRequest: Send + 'static {
     /// The reply to a request that was done.
     type Reply: Send + 'static;
+
+    /// What the caller must be allowed in the conversation.
+    const NEEDS: Access = Access::Writing;
 
     /// Checks what the request says by itself, before its conversation is asked.
     ///
@@ -86,6 +89,7 @@ pub(super) fn decide<R: ConversationRequest>(
     if live.tenant != context.caller.tenant {
         return Err(ConversationError::NotFound);
     }
+    context.check_access(live, R::NEEDS)?;
     if request.message().is_none() {
         context.check_etag(|| live.etag(&context.users))?;
     }
@@ -140,9 +144,19 @@ impl ConversationRequest for StartConversation {
 
 impl ConversationRequest for ReadConversation {
     type Reply = Answer;
+    const NEEDS: Access = Access::Reading;
 
     fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         Ok(Decision::Answer(live.answer(&context.users, Done::Ok)))
+    }
+}
+
+impl ConversationRequest for CheckReadable {
+    type Reply = Sequence;
+    const NEEDS: Access = Access::Reading;
+
+    fn decide(self, live: &Live, _: CommandContext) -> Decided<Sequence> {
+        Ok(Decision::Answer(live.sequence))
     }
 }
 
@@ -162,6 +176,11 @@ impl ConversationRequest for ChangeConversation {
     }
 
     fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
+        if let (Some(field), Some(_)) =
+            (self.beyond_the_assigned(), context.access.writes.assignee())
+        {
+            return Err(ConversationError::ForbiddenField(field));
+        }
         let mut after = live.state.clone();
         if let Some(to) = self.status {
             after.status = lead(live.state.status, to)?;
@@ -193,6 +212,19 @@ impl ConversationRequest for ChangeConversation {
             Some(draft) => shown(draft, context, conditions),
             None => as_it_is(live, context),
         })
+    }
+}
+
+impl ChangeConversation {
+    /// The first field that is not for callers who only write in what is assigned to them.
+    fn beyond_the_assigned(&self) -> Option<&'static str> {
+        let named = [
+            ("channel", self.channel.is_some()),
+            ("assignee_id", self.assignee_id.is_some()),
+            ("metadata", self.metadata.is_some()),
+        ];
+        let first = named.into_iter().find(|(_, is_given)| *is_given);
+        first.map(|(field, _)| field)
     }
 }
 

@@ -264,33 +264,21 @@ impl Conversations {
     /// nothing.
     async fn take_event(&self, event: &Event, changes: &mut Vec<GroupChange>) {
         let tenant = event.tenant;
-        match event.kind {
-            EventKind::MessageCreated | EventKind::MessageUpdated => {
-                changes.extend(read::<MessageView>(event).map(|message| text(tenant, message)));
+        let kind = event.kind;
+        if matches!(kind, EventKind::MessageCreated | EventKind::MessageUpdated) {
+            changes.extend(read::<MessageView>(event).map(|message| text(tenant, message)));
+        } else if kind == EventKind::ConversationCreated {
+            if let Some(header) = read::<Header>(event) {
+                // The event's own copy of the name may be older than one that was read before.
+                changes.extend(self.label(tenant, header.customer_id).await);
+                changes.push(GroupChange::Group(header.group(event.entity)));
             }
-            EventKind::ConversationCreated => {
-                if let Some(header) = read::<Header>(event) {
-                    // The event's own copy of the name may be older than one that was read before.
-                    changes.extend(self.label(tenant, header.customer_id).await);
-                    changes.push(GroupChange::Group(header.group(event.entity)));
-                }
-            }
-            EventKind::ConversationUpdated | EventKind::ConversationClosed => {
-                let group = read::<Header>(event).map(|header| header.group(event.entity));
-                changes.extend(group.map(GroupChange::Group));
-            }
-            EventKind::DocumentCreated
-            | EventKind::DocumentUpdated
-            | EventKind::DocumentDeleted
-            | EventKind::DocumentRestored
-            | EventKind::DocumentVersionCreated
-            | EventKind::DocumentMerged
-            | EventKind::DocumentShared
-            | EventKind::DocumentPermissionsUpdated
-            | EventKind::DocumentCommented
-            | EventKind::RecordCreated
-            | EventKind::RecordUpdated
-            | EventKind::RecordDeleted => {}
+        } else if matches!(
+            kind,
+            EventKind::ConversationUpdated | EventKind::ConversationClosed
+        ) {
+            let group = read::<Header>(event).map(|header| header.group(event.entity));
+            changes.extend(group.map(GroupChange::Group));
         }
     }
 

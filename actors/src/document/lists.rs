@@ -9,6 +9,7 @@ use super::refusal::{Failure, invalid};
 use super::search_indexer::DocumentSearch;
 use super::service::Documents;
 use super::state::{Document, Facts, to_json};
+use crate::sealing::texts;
 use crate::search::Window;
 use crate::store::{
     ActivityQuery, ActivityRow, DocumentOrder, DocumentQuery, DocumentRow, LinkUses, ListFailure,
@@ -124,6 +125,12 @@ impl Documents {
                 "must be a valid user ID",
             )));
         }
+        if query.sort == DocumentOrder::Title && texts::are_encrypted() {
+            return Err(ListFailure::Invalid(Invalid::new(
+                "sort",
+                "must not be title on this server, where titles are encrypted",
+            )));
+        }
         let reader = match requester {
             Requester::Account(_) | Requester::Link(..) => None,
             Requester::User(user) => Some(user),
@@ -165,6 +172,12 @@ impl Documents {
         words: &str,
         wanted: DocumentQuery,
     ) -> Result<StoredPage<DocumentRow>, ListFailure> {
+        let Some(finder) = &self.finder else {
+            return Err(ListFailure::Invalid(Invalid::new(
+                "q",
+                "is switched off on this server; list without it",
+            )));
+        };
         let filtered = wanted.reader.is_some()
             || wanted.owner.is_some()
             || wanted.content_type.is_some()
@@ -188,7 +201,7 @@ impl Documents {
                 offset: if filtered { 0 } else { count(offset) },
             },
         };
-        let hits = self.finder.find(search).await?;
+        let hits = finder.find(search).await?;
         let among = Some(hits.numbers());
         if filtered {
             let wanted = DocumentQuery { among, ..wanted };

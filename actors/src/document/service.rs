@@ -35,7 +35,7 @@ pub struct Documents {
     pub(crate) directory: Arc<Directory<Document>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) finder: SearchIndexer,
+    pub(crate) finder: Option<SearchIndexer>,
     /// Counts wrong passwords by share link.
     pub(crate) tries: Arc<PasswordTries<ShareId>>,
     /// Where passwords of share links are hashed.

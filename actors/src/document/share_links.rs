@@ -17,7 +17,7 @@ use crate::passwords::{
 };
 use crate::store::OwnedDocument;
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::{Actor, Caller, Tenant};
+use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::id::{DocumentId, ShareId};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Cause, LoadError, offload};
@@ -72,7 +72,7 @@ impl Link {
         let caller = Caller {
             tenant: self.tenant,
             actor: Actor {
-                key: None,
+                credential: CredentialId::Visitor,
                 user: None,
                 ..actor.clone()
             },
@@ -152,7 +152,7 @@ impl Documents {
         let caller = Caller {
             tenant,
             actor: Actor {
-                key: None,
+                credential: CredentialId::Visitor,
                 user: None,
                 ..actor.clone()
             },

@@ -39,6 +39,13 @@ pub struct EventListing {
     pub next: String,
 }
 
+impl EventListing {
+    /// Leaves nothing of it but where it goes on.
+    pub fn clear(&mut self) {
+        (self.data, self.total) = (Bytes::from_static(b"[]"), 0);
+    }
+}
+
 /// The events of all entities and accounts: what lists and streams read.
 pub struct Events {
     pub(crate) store: Arc<dyn EventLog>,

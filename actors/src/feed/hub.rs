@@ -412,7 +412,11 @@ impl Batch<'_> {
                 | Kind::User
                 | Kind::Customer
                 | Kind::Webhook
-                | Kind::Supervision => false,
+                | Kind::Supervision
+                | Kind::Audit
+                | Kind::Client
+                | Kind::Grant
+                | Kind::SigningKeys => false,
             }
     }
 

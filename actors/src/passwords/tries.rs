@@ -4,15 +4,39 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
+use colloquy_model::id::ShareId;
 use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 
-/// Tries that a link gets in any minute.
-const TRIES_PER_MINUTE: usize = 10;
-const WINDOW: Duration = Duration::from_mins(1);
-/// Links whose tries are remembered: about 2 MB. Only a link that has a password and is being tried
-/// is one of them.
-const LINKS_MAX: usize = 10_000;
+/// What passwords are tried for: memory for so many, about 20 MB. Only what has a password and is
+/// being tried is one of them.
+const TRIED_MAX: usize = 100_000;
+/// Each share link: 10 in a minute.
+const OF_LINK: [Bound; 1] = [Bound {
+    tries: 10,
+    within: Duration::from_mins(1),
+}];
+
+/// How many wrong passwords are looked at in any span of this length.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// So many, at least 1.
+    pub tries: usize,
+    /// The length of the span.
+    pub within: Duration,
+}
+
+/// What a password is tried for.
+pub trait Tried: Copy + Eq + Hash {
+    /// How often it may be wrong: all of these hold.
+    fn bounds(&self) -> &'static [Bound];
+}
+
+impl Tried for ShareId {
+    fn bounds(&self) -> &'static [Bound] {
+        &OF_LINK
+    }
+}
 
 /// Too many wrong passwords were given: none is looked at for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,29 +46,29 @@ pub struct TooManyTries {
     pub retry_after_seconds: u64,
 }
 
-/// Counts wrong passwords by link: after 10 in a minute no more are looked at, nor right ones,
-/// until the minute is over. Of one link one is looked at at a time. In memory only; a restart
-/// begins afresh. Other nodes can be told of each, so that it counts there too.
+/// Counts wrong passwords by what they were given for: after as many as its bounds say no more are
+/// looked at, nor right ones, until the oldest is over. In memory only; a restart begins afresh.
+/// Other nodes can be told of each, so that it counts there too.
 pub struct PasswordTries<K> {
-    links: Mutex<HashMap<K, VecDeque<Timestamp>>>,
-    links_max: usize,
+    tried: Mutex<HashMap<K, VecDeque<Timestamp>>>,
+    tried_max: usize,
     tell: Option<TellTry<K>>,
 }
 
-/// Tells other nodes of a wrong password for a link, without waiting.
+/// Tells other nodes of a wrong password, without waiting.
 type TellTry<K> = Box<dyn Fn(K) + Send + Sync>;
 
-impl<K: Copy + Eq + Hash> Default for PasswordTries<K> {
+impl<K: Tried> Default for PasswordTries<K> {
     fn default() -> Self {
         PasswordTries {
-            links: Mutex::default(),
-            links_max: LINKS_MAX,
+            tried: Mutex::default(),
+            tried_max: TRIED_MAX,
             tell: None,
         }
     }
 }
 
-impl<K: Copy + Eq + Hash> PasswordTries<K> {
+impl<K: Tried> PasswordTries<K> {
     /// Has other nodes be told of each wrong password.
     pub(crate) fn shared(tell: TellTry<K>) -> Self {
         PasswordTries {
@@ -57,46 +81,62 @@ impl<K: Copy + Eq + Hash> PasswordTries<K> {
     ///
     /// # Errors
     /// [`TooManyTries`]: it must not be.
-    pub fn look(&self, link: K, now: Timestamp) -> Result<(), TooManyTries> {
-        self.links
+    pub fn look(&self, of: K, now: Timestamp) -> Result<(), TooManyTries> {
+        self.tried
             .lock()
-            .get_mut(&link)
-            .map_or(Ok(()), |tries| let_in(tries, now))
+            .get_mut(&of)
+            .map_or(Ok(()), |tries| let_in(tries, of.bounds(), now))
     }
 
     /// Counts a wrong password, and tells other nodes.
-    pub fn was_wrong(&self, link: K, now: Timestamp) {
-        self.count(link, now);
+    pub fn was_wrong(&self, of: K, now: Timestamp) {
+        self.count(of, now);
         if let Some(tell) = &self.tell {
-            tell(link);
+            tell(of);
         }
     }
 
     /// Counts a wrong password that was given here or at another node.
-    pub(crate) fn count(&self, link: K, now: Timestamp) {
-        let mut links = self.links.lock();
-        if !links.contains_key(&link) && links.len() >= self.links_max {
-            forget_some(&mut links, now);
+    pub(crate) fn count(&self, of: K, now: Timestamp) {
+        let mut tried = self.tried.lock();
+        if !tried.contains_key(&of) && tried.len() >= self.tried_max {
+            forget_some(&mut tried, now);
         }
-        let tries = links.entry(link).or_default();
+        let tries = tried.entry(of).or_default();
         tries.push_back(now);
         // Those of other nodes come here, too, and nobody may ever look: the newest decide.
-        if tries.len() > TRIES_PER_MINUTE {
+        let most = of.bounds().iter().map(|bound| bound.tries).max();
+        if tries.len() > most.unwrap_or(1) {
             tries.pop_front();
         }
     }
 }
 
-/// Forgets the tries whose minute is over, then tells whether one more is let in.
-fn let_in(tries: &mut VecDeque<Timestamp>, now: Timestamp) -> Result<(), TooManyTries> {
-    // What lies in the future was counted before the clock was set back: it must not lock the link
-    // for longer.
-    tries.retain(|at| now.abs_diff(*at) < WINDOW);
-    if tries.len() < TRIES_PER_MINUTE {
+/// How long a try counts.
+fn longest(bounds: &[Bound]) -> Duration {
+    let spans = bounds.iter().map(|bound| bound.within);
+    spans.max().unwrap_or_default()
+}
+
+/// Forgets the tries that are over, then tells whether one more is let in.
+fn let_in(
+    tries: &mut VecDeque<Timestamp>,
+    bounds: &[Bound],
+    now: Timestamp,
+) -> Result<(), TooManyTries> {
+    let counts = |at: &Timestamp, within| now.abs_diff(*at) < within;
+    // What lies in the future was counted before the clock was set back: it must not lock anybody
+    // out for longer.
+    tries.retain(|at| counts(at, longest(bounds)));
+    let waits = bounds.iter().filter_map(|bound| {
+        let mut newest = tries.iter().rev().filter(|at| counts(at, bound.within));
+        // Once this one is over, one more is let in.
+        let oldest = newest.nth(bound.tries.saturating_sub(1))?;
+        Some((*oldest + bound.within).since(now))
+    });
+    let Some(wait) = waits.max() else {
         return Ok(());
-    }
-    let oldest = tries.front().copied().unwrap_or(now);
-    let wait = (oldest + WINDOW).since(now);
+    };
     Err(TooManyTries {
         retry_after_seconds: wait
             .as_millis()
@@ -107,17 +147,20 @@ fn let_in(tries: &mut VecDeque<Timestamp>, now: Timestamp) -> Result<(), TooMany
     })
 }
 
-/// Makes room: first those whose minute is over, else the one that was tried the longest ago.
-fn forget_some<K: Copy + Eq + Hash>(links: &mut HashMap<K, VecDeque<Timestamp>>, now: Timestamp) {
-    let before = links.len();
-    links.retain(|_, tries| tries.back().is_some_and(|at| now.abs_diff(*at) < WINDOW));
-    if links.len() == before
-        && let Some(oldest) = links
+/// Makes room: first what has no try left that counts, else what was tried the longest ago.
+fn forget_some<K: Tried>(tried: &mut HashMap<K, VecDeque<Timestamp>>, now: Timestamp) {
+    let before = tried.len();
+    tried.retain(|of, tries| {
+        let newest = tries.back();
+        newest.is_some_and(|at| now.abs_diff(*at) < longest(of.bounds()))
+    });
+    if tried.len() == before
+        && let Some(oldest) = tried
             .iter()
             .min_by_key(|(_, tries)| tries.back())
-            .map(|(link, _)| *link)
+            .map(|(of, _)| *of)
     {
-        links.remove(&oldest);
+        tried.remove(&oldest);
     }
 }
 
@@ -128,24 +171,52 @@ mod tests {
 
     use super::*;
 
+    /// A link by a number that the test chooses.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    struct Link(i64);
+
+    impl Tried for Link {
+        fn bounds(&self) -> &'static [Bound] {
+            &OF_LINK
+        }
+    }
+
+    /// What has a bound for a minute, and one for an hour.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    struct Browser;
+
+    const OF_BROWSER: [Bound; 2] = [
+        OF_LINK[0],
+        Bound {
+            tries: 30,
+            within: Duration::from_hours(1),
+        },
+    ];
+
+    impl Tried for Browser {
+        fn bounds(&self) -> &'static [Bound] {
+            &OF_BROWSER
+        }
+    }
+
     #[test]
     fn the_eleventh_password_in_a_minute_is_not_looked_at_where_ten_were_wrong() {
         let tries = PasswordTries::default();
         for second in 0..10 {
-            assert_eq!(tries.look(1, Timestamp(second * 1_000)), Ok(()));
-            tries.was_wrong(1, Timestamp(second * 1_000));
+            assert_eq!(tries.look(Link(1), Timestamp(second * 1_000)), Ok(()));
+            tries.was_wrong(Link(1), Timestamp(second * 1_000));
         }
         assert_eq!(
-            tries.look(1, Timestamp(10_000)),
+            tries.look(Link(1), Timestamp(10_000)),
             Err(TooManyTries {
                 retry_after_seconds: 50
             })
         );
-        assert_eq!(tries.look(2, Timestamp(10_000)), Ok(()));
-        assert_eq!(tries.look(1, Timestamp(60_000)), Ok(()));
-        tries.was_wrong(1, Timestamp(60_000));
+        assert_eq!(tries.look(Link(2), Timestamp(10_000)), Ok(()));
+        assert_eq!(tries.look(Link(1), Timestamp(60_000)), Ok(()));
+        tries.was_wrong(Link(1), Timestamp(60_000));
         assert_eq!(
-            tries.look(1, Timestamp(60_000)),
+            tries.look(Link(1), Timestamp(60_000)),
             Err(TooManyTries {
                 retry_after_seconds: 1
             })
@@ -155,53 +226,60 @@ mod tests {
     #[test]
     fn a_right_password_leaves_nothing_behind() {
         let tries = PasswordTries::default();
-        assert_eq!(tries.look(1, Timestamp(0)), Ok(()));
-        assert!(tries.links.lock().is_empty());
+        assert_eq!(tries.look(Link(1), Timestamp(0)), Ok(()));
+        assert!(tries.tried.lock().is_empty());
     }
 
     #[test]
     fn a_clock_set_back_does_not_lock_a_link() {
         let tries = PasswordTries::default();
         for _ in 0..10 {
-            tries.was_wrong(1, Timestamp(10_000_000));
+            tries.was_wrong(Link(1), Timestamp(10_000_000));
         }
-        assert_eq!(tries.look(1, Timestamp(0)), Ok(()));
+        assert_eq!(tries.look(Link(1), Timestamp(0)), Ok(()));
     }
 
     #[test]
     fn of_too_many_links_the_oldest_is_forgotten() {
         let tries = PasswordTries {
-            links_max: 3,
+            tried_max: 3,
             ..PasswordTries::default()
         };
         for link in 0..100 {
-            tries.was_wrong(link, Timestamp(link));
+            tries.was_wrong(Link(link), Timestamp(link));
         }
-        assert_eq!(tries.links.lock().len(), 3);
-        tries.was_wrong(100, Timestamp(1_000_000));
-        assert_eq!(tries.links.lock().len(), 1);
+        assert_eq!(tries.tried.lock().len(), 3);
+        tries.was_wrong(Link(100), Timestamp(1_000_000));
+        assert_eq!(tries.tried.lock().len(), 1);
     }
 
     proptest! {
         #[test]
-        fn in_no_minute_more_than_ten_wrong_ones_are_looked_at(gaps in proptest::collection::vec(0..20_000_i64, 1..60)) {
-            let (tries, mut now, mut let_in) = (PasswordTries::default(), 0, Vec::new());
+        fn in_no_span_more_than_its_bound_are_looked_at(gaps in proptest::collection::vec(0..150_000_i64, 1..200)) {
+            let (tries, mut now, mut looked_at) = (PasswordTries::default(), 0, Vec::new());
+            let is_full = |looked_at: &[i64], now: i64| {
+                OF_BROWSER.iter().any(|bound| {
+                    let begin = now - i64::try_from(bound.within.as_millis()).unwrap();
+                    let within = looked_at.iter().filter(|at| **at > begin).count();
+                    assert!(within <= bound.tries);
+                    within == bound.tries
+                })
+            };
             for gap in gaps {
-                now += gap;
-                let in_this_minute = let_in.iter().filter(|at| **at > now - 60_000).count();
-                match tries.look((), Timestamp(now)) {
+                // Often close together, so that the minute's bound is met as well.
+                now += gap / if gap % 3 == 0 { 1 } else { 100 };
+                match tries.look(Browser, Timestamp(now)) {
                     Ok(()) => {
-                        tries.was_wrong((), Timestamp(now));
-                        let_in.push(now);
+                        prop_assert!(!is_full(&looked_at, now));
+                        tries.was_wrong(Browser, Timestamp(now));
+                        looked_at.push(now);
                     }
                     Err(refused) => {
+                        prop_assert!(is_full(&looked_at, now));
                         let wait = i64::try_from(refused.retry_after_seconds).unwrap() * 1_000;
-                        let then = let_in.iter().filter(|at| **at > now + wait - 60_000).count();
-                        prop_assert!(then < TRIES_PER_MINUTE);
+                        prop_assert!(!is_full(&looked_at, now + wait));
                     }
                 }
-                prop_assert!(in_this_minute <= TRIES_PER_MINUTE);
-                prop_assert_eq!(let_in.last() == Some(&now) || in_this_minute == TRIES_PER_MINUTE, true);
             }
         }
     }

@@ -51,6 +51,16 @@ pub enum Signal {
     Presence(ConversationId, UserId, Presence),
 }
 
+impl Signal {
+    /// The conversation that it is about.
+    #[must_use]
+    pub fn conversation(self) -> ConversationId {
+        match self {
+            Signal::Typing(conversation, _) | Signal::Presence(conversation, ..) => conversation,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
     typing: VecDeque<(ConversationId, Option<UserId>)>,

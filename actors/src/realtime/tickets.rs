@@ -85,7 +85,7 @@ impl Tickets {
     pub async fn look(&self, text: &str, now: Timestamp) -> Result<Option<Ticket>, ReadError> {
         let hash = secret_hash(text);
         let found = match &self.kept {
-            Kept::InMemory(waiting) => waiting.lock().tickets.get(&hash).copied(),
+            Kept::InMemory(waiting) => waiting.lock().tickets.get(&hash).cloned(),
             Kept::Shared(shared) => shared.find(hash).await?,
         };
         Ok(found.filter(|ticket| ticket.ends_at > now))
@@ -112,6 +112,7 @@ mod tests {
         reason = "a test fails by panicking"
     )]
     use super::*;
+    use colloquy_model::access_token::Bearer;
 
     async fn issued(tickets: &Tickets, ticket: Ticket, now: i64) -> String {
         tickets.issue(ticket, Timestamp(now)).await.unwrap()
@@ -126,11 +127,12 @@ mod tests {
         let tickets = Tickets::new(10, None);
         let ticket = Ticket {
             account: 1,
-            secret: [1; 32],
+            bearer: Bearer::Secret([1; 32]),
             user: None,
+            signed: false,
             ends_at: Timestamp(1_000),
         };
-        let text = issued(&tickets, ticket, 0).await;
+        let text = issued(&tickets, ticket.clone(), 0).await;
         assert_eq!(looked(&tickets, &text, 999).await, Some(ticket));
         assert_eq!(looked(&tickets, &text, 1_000).await, None);
         assert_eq!(looked(&tickets, "rt_x", 0).await, None);
@@ -144,8 +146,9 @@ mod tests {
         let tickets = Tickets::new(2, None);
         let ticket = |account, ends_at| Ticket {
             account,
-            secret: [1; 32],
+            bearer: Bearer::Secret([1; 32]),
             user: None,
+            signed: false,
             ends_at: Timestamp(ends_at),
         };
         let strangers = issued(&tickets, ticket(2, 1_000), 0).await;

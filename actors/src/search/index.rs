@@ -10,6 +10,7 @@ use super::layout::Layout;
 use crate::store::sqlite::codec::{column, only};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
+use colloquy_runtime::private_file;
 
 /// What can't be used as it is, but can be made anew.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +44,12 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 /// Opens a connection with the settings of this file. It is synced at each checkpoint only: what a
 /// power cut takes away is indexed again, as the position goes with it.
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     let writes = !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
+    if writes {
+        // What can't be made can't be opened either, which is told.
+        let _ = private_file::ensure(path);
+    }
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // A read takes at most 2 s: a checkpoint waits that out.
     connection.pragma_update(None, "busy_timeout", "4000")?;
     connection.pragma_update(None, "cache_size", if writes { "-8192" } else { "-4096" })?;

@@ -29,5 +29,8 @@ pub(super) fn payload_digests(commit: &Commit) -> PayloadDigests {
             hash: hash.into(),
         }
     };
-    commit.rows.iter().map(|row| digest(&row.payload)).collect()
+    commit
+        .stored_payloads()
+        .map(|payload| digest(payload))
+        .collect()
 }

@@ -6,19 +6,24 @@
 //! position, given in commit order: so an event exists if and only if its change does, and what
 //! happened can be read by position.
 
+mod audit;
+mod audit_chain;
 mod broadcast;
 mod delivery;
 mod digest;
 mod documents;
+mod encrypted;
 mod eraser;
 mod finding;
 mod key_filter;
 mod list_failure;
 mod metrics;
 mod nodes;
+mod nonces;
 mod operator;
 mod relay;
 mod sink;
+mod store_keys;
 mod stored;
 mod tickets;
 mod transfer;
@@ -37,6 +42,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use audit::{AuditQuery, AuditRow};
+pub use audit_chain::{Broken, ChainHead, ChainPage, ChainRecord, Link, NUMBERS, from_hex, to_hex};
 pub use broadcast::{Broadcast, Heard, Listener, Topic};
 pub use delivery::{
     Change, DeliveryChange, DeliveryQuery, DeliverySlice, DeliveryState, DueLanes, DueQuery,
@@ -49,17 +56,20 @@ pub use documents::{
     IndexedDocument, LinkUses, OwnedDocument, StoredComment, StoredDocument, StoredVersion,
     VersionQuery,
 };
+pub use encrypted::{EncryptedStore, OpeningSink};
 pub use finding::Finding;
 pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
 pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
 pub use nodes::{DescribeNode, NodeFigures, Nodes, OnlyNode};
+pub use nonces::{Nonce, SpentNonces};
 pub use operator::Operator;
 pub use relay::{DeliveryRelay, DeliveryTerm, RelayedRequest};
 pub use sink::{
     CommitSink, Committed, CommittedBatch, FirstRow, Followed, FollowedChange, HeldName, KeyCache,
-    KeyUse,
+    KeyUse, RECOVERED,
 };
+pub use store_keys::{Rewrap, StoreKeys};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
     MessageQuery, OwnedConversation, RecordQuery, RevisionQuery, Stored, StoredConversation,
@@ -149,7 +159,16 @@ impl From<Unreadable> for ReadError {
 /// Reads show every commit that was settled before they were asked. Accounts take turns with them;
 /// whoever drops the answer has left, and nothing is read for him any more.
 pub trait Store:
-    CommitLog + Lists + EventLog + DocumentStore + DeliveryStore + DeliveryRelay + TimerStore
+    CommitLog
+    + Lists
+    + EventLog
+    + AuditLog
+    + DocumentStore
+    + DeliveryStore
+    + DeliveryRelay
+    + TimerStore
+    + SpentNonces
+    + StoreKeys
 {
     /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
     /// be asked after.
@@ -273,6 +292,15 @@ pub trait EventLog: Send + Sync + 'static {
     fn catch_up(&self) -> Later<Result<(), ReadError>> {
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+/// The log as the audit trail.
+pub trait AuditLog: Send + Sync + 'static {
+    /// A page of the audit trail.
+    fn audit(&self, query: AuditQuery) -> Later<Result<StoredPage<AuditRow>, ReadError>>;
+
+    /// Records of the chain behind this position, at most so many, and its end as of that moment.
+    fn chain(&self, position: Position, most: u32) -> Later<Result<ChainPage, ReadError>>;
 }
 
 /// Documents, their versions and what was done to them.

@@ -3,7 +3,7 @@
 
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
-use colloquy_model::entity::Subject;
+use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::id::{KeyId, WebhookId};
@@ -15,12 +15,23 @@ use colloquy_model::time::Timestamp;
 
 use super::{KeyPosition, KeySlice, StoredRecord};
 
+/// The kinds whose records the sink is told when a store is opened, in this order.
+pub const RECOVERED: [Kind; 7] = [
+    Kind::SigningKeys,
+    Kind::Account,
+    Kind::Key,
+    Kind::User,
+    Kind::Supervision,
+    Kind::Client,
+    Kind::Grant,
+];
+
 /// Takes in what is committed, between the moment at which it is durable and the replies.
 ///
 /// The store's one writer calls it, in the order of commits; what it takes, every commit waits for.
 pub trait CommitSink: Send + Sync + 'static {
-    /// Takes in an account, a key, a user or the settings of supervision that stood in the store
-    /// when it was opened, with the last use of a key in Unix milliseconds, before anything is asked of the store.
+    /// Takes in a record of one of the kinds in [`RECOVERED`] that stood in the store when it was
+    /// opened, with the last use of a key in Unix milliseconds, before anything is asked of the store.
     ///
     /// # Errors
     /// The record can't be read, and going on without it would lose something.

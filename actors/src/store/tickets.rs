@@ -2,19 +2,22 @@
 //! issued opens a connection at any of them, once. A node that is alone keeps them in memory.
 
 use super::{Later, ReadError};
+use colloquy_model::access_token::Bearer;
 use colloquy_model::id::UserId;
 use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
 
-/// What a ticket stands for: the key that it was made with, and until when it opens a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a ticket stands for: what it was made with, and until when it opens a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// The small number of the key's account.
+    /// The small number of the account.
     pub account: u32,
-    /// The key's secret, by its hash.
-    pub secret: SecretHash,
-    /// The user that the key acts for.
+    /// What it was made with.
+    pub bearer: Bearer,
+    /// The user that this acts for.
     pub user: Option<UserId>,
+    /// Whether the request that made it was signed.
+    pub signed: bool,
     /// The instant from which on it opens nothing.
     pub ends_at: Timestamp,
 }

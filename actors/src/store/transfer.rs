@@ -7,6 +7,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sealing::{MasterKeys, UnwrapError, WrappedKey};
+
 use super::transfer_items::{
     ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
     DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, Marks, OperatorItem, RecordItem,
@@ -77,6 +79,9 @@ pub enum TransferError {
     /// Whoever takes what is exported can't go on.
     #[error(transparent)]
     Output(io::Error),
+    /// The master keys at hand do not open what is imported.
+    #[error("the master key: {0}")]
+    OtherMasterKey(#[from] UnwrapError),
     /// A thing names another one that was not written before.
     #[error("{0} is not there")]
     Missing(String),
@@ -86,6 +91,8 @@ pub enum TransferError {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
+    /// The store key, wrapped under the master key of the store that it came from.
+    StoreKey(WrappedKey),
     /// Where everything stands.
     Marks(Marks),
     /// How operators are known, where the first start made their token.
@@ -127,6 +134,7 @@ impl Item {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
+            Item::StoreKey(_) => "store_key",
             Item::Marks(_) => "marks",
             Item::Operator(_) => "operator",
             Item::Event(_) => "event",
@@ -146,6 +154,22 @@ impl Item {
             Item::Feed(_) => "feed",
         }
     }
+}
+
+/// Refuses a store key that none of the master keys at hand unwraps.
+///
+/// # Errors
+/// That none does.
+pub(super) fn refuse_other_key(
+    key: &WrappedKey,
+    keys: Option<&MasterKeys>,
+) -> Result<(), TransferError> {
+    let Some(keys) = keys else {
+        let under = key.master_key().ok_or(UnwrapError::Damaged)?;
+        return Err(UnwrapError::other(under, None).into());
+    };
+    keys.unwrap_key(key)?;
+    Ok(())
 }
 
 #[cfg(test)]

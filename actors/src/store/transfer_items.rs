@@ -79,7 +79,7 @@ pub struct EventItem {
 /// Who did something.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ActorItem {
-    /// The number of the key's identifier.
+    /// The code of the credential.
     pub key: Option<i64>,
     /// The number of the user's identifier.
     pub user: Option<i64>,

@@ -240,7 +240,9 @@ kinds!(
     key,
     user,
     customer,
-    webhook
+    webhook,
+    client,
+    grant
 );
 
 /// Changes how actors are supervised. What is left out stays.

@@ -7,12 +7,11 @@ use std::sync::{Arc, Weak};
 
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Tenant};
-use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header, KeptAnswer, NewRow};
+use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::SupervisionId;
-use colloquy_model::idempotency::Reservation;
 use colloquy_model::json;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::supervision::KeptSettings;
@@ -164,34 +163,6 @@ impl Supervision {
         Err(AskError::unavailable(Cause::Conflict))
     }
 
-    /// Keeps the answer to a command that changed nothing stored, under its idempotency key.
-    ///
-    /// # Errors
-    /// [`AskError::Unknown`]: the command was done, and its answer is not kept.
-    pub async fn keep_answer<E>(
-        &self,
-        caller: Caller,
-        reservation: Option<Reservation>,
-        answer: Answer,
-    ) -> Result<Answer, AskError<E>> {
-        let Some(reservation) = reservation else {
-            return Ok(answer);
-        };
-        let now = Timestamp::now();
-        // A place of its own: it is fenced by nothing.
-        let id = SupervisionId::new(now);
-        let mut commit = Commit::new(subject(id), Sequence::ZERO, caller, now);
-        commit.answer = Some(KeptAnswer {
-            reservation,
-            done: answer.done,
-            id: answer.id.clone(),
-            etag: answer.etag.clone(),
-            body: Some(answer.body.clone()),
-        });
-        let kept = self.commit(commit).await;
-        kept.map(|()| answer).map_err(|_| AskError::Unknown)
-    }
-
     /// Takes in what another node has committed.
     async fn reload(&self) -> Result<(), AskError<SupervisionError>> {
         if let Some(Stored::Record(record)) = self.store.reload(subject(id())).await?
@@ -206,10 +177,7 @@ impl Supervision {
         let body = json::text(&settings);
         let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now());
         commit.rows.push(NewRow {
-            kind: match revision {
-                Sequence::ZERO => EventKind::RecordCreated,
-                _ => EventKind::RecordUpdated,
-            },
+            kind: EventKind::SupervisionChanged,
             payload: body.clone().into(),
             counts: MessageCounts::default(),
             seen: None,

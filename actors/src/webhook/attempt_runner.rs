@@ -13,6 +13,7 @@ use super::endpoint_queue::PendingAttempt;
 use super::record::DisabledReason;
 use super::schedule::{Made, epitaph, judge, unread};
 use super::signature::{Signing, headers};
+use crate::sealing::texts;
 use crate::store::{ReadError, Store};
 use colloquy_model::attempt::Attempt;
 use colloquy_model::endpoint::Endpoint;
@@ -102,12 +103,21 @@ impl AttemptRunner {
                 Some(event) => Ok(Some(event)),
                 None => store.event_at(attempt.position).await,
             };
+            // What is held in memory of an account that was forgotten is not sent either.
+            let is_forgotten = texts::is_forgotten(endpoint.tenant.account_number());
             let end = match event {
+                Ok(Some(_)) if is_forgotten => AttemptEnd::EventGone,
                 // Reading took its time, or this process was stopped: another one may deliver.
                 Ok(Some(_)) if store.delivery_term().is_none() => AttemptEnd::StoreAway,
                 Ok(Some(event)) => {
                     let request = SignedRequest::new(&endpoint, &event, attempt.attempt);
-                    AttemptEnd::Made(request.post(&*courier, timeout).await)
+                    let mut made = request.post(&*courier, timeout).await;
+                    // It may repeat what was sent.
+                    if let Ok(reply) = &mut made.reply {
+                        let answer = std::mem::take(&mut reply.answer);
+                        reply.answer = texts::kept(endpoint.tenant.account_number(), answer);
+                    }
+                    AttemptEnd::Made(made)
                 }
                 // What can't be read can't be sent: told where it was found, and no lane waits
                 // behind it for ever.

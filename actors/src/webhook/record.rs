@@ -20,6 +20,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Condition, Effect};
 use colloquy_model::endpoint::{Endpoint, SigningSecret, Wants};
 use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{WebhookId, WebhookKind};
 use colloquy_model::present::present;
 use colloquy_model::text::{Description, Text, WebhookUrl};
@@ -161,6 +162,7 @@ pub struct Webhook {
 
 #[derive(Clone, Serialize, Deserialize, PartialEq)]
 struct StoredSecret {
+    #[serde(with = "crate::sealing::webhook_secret")]
     secret: String,
     #[serde(with = "unix_ms::option", default)]
     until: Option<Timestamp>,
@@ -312,6 +314,10 @@ impl RecordRequest<Webhook> for ChangeWebhook {
 impl RecordRequest<Webhook> for RotateSecret {
     type Reply = Answer;
 
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::WebhookSecretRotated)
+    }
+
     /// The old secret signs too for the overlap; every earlier one ends now.
     fn decide(
         self,
@@ -332,12 +338,16 @@ impl RecordRequest<Webhook> for RotateSecret {
         }
         let secret = webhook.new_secret();
         webhook.touched(context.now);
-        Ok(Outcome::PutSecret(webhook, secret))
+        Ok(Outcome::PutSecret(webhook, Vec::new(), secret))
     }
 }
 
 impl RecordRequest<Webhook> for DisableWebhook {
     type Reply = ();
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::WebhookDisabled)
+    }
 
     fn decide(
         self,

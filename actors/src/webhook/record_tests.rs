@@ -62,7 +62,7 @@ fn ask<Q: RecordRequest<Webhook>>(
 
 fn put(step: Outcome<Webhook>) -> Webhook {
     match step {
-        Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, _) => webhook,
+        Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, ..) => webhook,
         Outcome::Show
         | Outcome::PutWithoutContent(_)
         | Outcome::PutShowingOnce { .. }
@@ -202,7 +202,7 @@ fn rotation_keeps_the_old_secret_for_the_overlap_and_ends_every_earlier_one() {
     let (id, webhook, first) = created(json!({"url": "https://example.com"}));
     let rotate = |webhook: &Webhook, body: Value, now| {
         let step = ask(webhook, from::<RotateSecret>(body), now);
-        let Outcome::PutSecret(webhook, secret) = step else {
+        let Outcome::PutSecret(webhook, _, secret) = step else {
             panic!("{step:?}")
         };
         (webhook, secret)

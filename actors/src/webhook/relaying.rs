@@ -12,8 +12,8 @@ use super::messages::{
 use super::request_keys::RelayedKey;
 use super::webhook_filter::EventKindNames;
 use colloquy_model::answer::Answer;
-use colloquy_model::caller::{Actor, Caller, Tenant};
-use colloquy_model::id::{DeliveryId, KeyId, UserId, WebhookId};
+use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
+use colloquy_model::id::{DeliveryId, UserId, WebhookId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::time::Timestamp;
 
@@ -62,7 +62,7 @@ pub(super) enum RelayedRefusal {
 pub(super) struct RelayedCaller {
     webhook: WebhookId,
     tenant: i64,
-    key: Option<KeyId>,
+    credential: CredentialId,
     user: Option<UserId>,
     address: Option<IpAddr>,
     request: String,
@@ -106,7 +106,7 @@ impl RelayedCaller {
         reservation: Option<&Reservation>,
     ) -> Self {
         let Actor {
-            key,
+            credential,
             user,
             address,
             request_id,
@@ -114,7 +114,7 @@ impl RelayedCaller {
         RelayedCaller {
             webhook,
             tenant: caller.tenant.number(),
-            key: *key,
+            credential: *credential,
             user: *user,
             address: *address,
             request: request_id.to_string(),
@@ -132,7 +132,7 @@ impl RelayedCaller {
             caller: Caller {
                 tenant: Tenant::from_number(self.tenant),
                 actor: Actor {
-                    key: self.key,
+                    credential: self.credential,
                     user: self.user,
                     address: self.address,
                     request_id: self.request.into(),

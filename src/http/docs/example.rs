@@ -409,6 +409,52 @@ fn number(name: &str, schema: &Value) -> Value {
     json!(usual.max(low).min(high))
 }
 
+/// A usual value of what tokens, signatures and the audit trail say.
+fn issued(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "type" => "user",
+        "beyond" | "what" => "the record at 4711 was altered",
+        "request_id" => "req_5f2d9a1c7be04d3f8a6c1e0b9d7f4a2c",
+        "hash" | "link" | "signature" | "digest" => {
+            "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+        }
+        "request" => "req_5f2d9a1c7be04d3f8a6c1e0b9d7f4a2c",
+        "alg" => "EdDSA",
+        "crv" => "Ed25519",
+        "kty" => "OKP",
+        "use" => "sig",
+        "kid" => "v0dPq1bXn4Rt",
+        "x" => "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+        "access_token" => "eyJ0eXAiOiJhdCtqd3QiLCJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ1c3JfIn0.c2ln",
+        "token" => "eyJ0eXAiOiJhdCtqd3QiLCJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ1c3JfIn0.c2ln",
+        "token_type" => "Bearer",
+        "refresh_token" => "ort_018f2f6e5c6a7c3e8d2b1a0f9e8d7c6b4vKq0tR8bZyWm1XfUo7PsLd9NcHe",
+        "scope" => "conversations:read conversations:write",
+        "scopes_supported" => "conversations:read",
+        "client_secret" => "cls_4vKq0tR8bZyWm1XfUo7PsLd9NcHe2JgTa5iQk3BxVrMwY",
+        "redirect_uri" => "https://app.example/callback",
+        "jti" => "5f2d9a1c7be04d3f8a6c1e0b9d7f4a2c",
+        "authorization_endpoint"
+        | "token_endpoint"
+        | "revocation_endpoint"
+        | "introspection_endpoint" => "https://colloquy.example/oauth/token",
+        "master_key" | "wrapped_under" => "9f86d081884c7d65",
+        "previous_master_key" | "was" => "2c26b46b68ffc68f",
+        "jwks_uri" => "https://colloquy.example/.well-known/jwks.json",
+        "service_documentation" => "https://colloquy.example/docs",
+        "token_endpoint_auth_methods_supported"
+        | "revocation_endpoint_auth_methods_supported"
+        | "introspection_endpoint_auth_methods_supported" => "client_secret_basic",
+        "iss" | "aud" | "issuer" => "https://colloquy.example",
+        "response_type" | "response_types_supported" => "code",
+        "response_modes_supported" => "query",
+        "grant_type" | "grant_types_supported" => "authorization_code",
+        "code_challenge_methods_supported" => "S256",
+        "signing_secret" => "ss_4vKq0tR8bZyWm1XfUo7PsLd9NcHe2JgTa5iQk3BxVrMwY",
+        _ => return None,
+    })
+}
+
 fn string(name: &str, pattern: &str, format: &str) -> String {
     if let Some((prefix, _)) = pattern.trim_start_matches('^').split_once("_[") {
         // Of several kinds the first will do.
@@ -452,7 +498,12 @@ fn string(name: &str, pattern: &str, format: &str) -> String {
         ("password", _) => "open sesame",
         ("nonce", _) => "9f1c2ab47d03e856",
         ("q", _) => "refund",
-        _ => return prefix_of(name).map_or_else(|| "example".to_owned(), id_for),
+        ("client_id", _) => return id_for("cli"),
+        ("sub", _) => return id_for("usr"),
+        _ => {
+            let other = || prefix_of(name).map_or_else(|| "example".to_owned(), id_for);
+            return issued(name).map_or_else(other, str::to_owned);
+        }
     }
     .to_owned()
 }

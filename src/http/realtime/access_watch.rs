@@ -8,15 +8,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use colloquy_actors::accounts::Principal;
+use colloquy_model::access_token::Bearer;
 use colloquy_model::caller::Caller;
-use colloquy_model::key::{Permission, SecretHash};
+use colloquy_model::conversation_access::{ConversationAccess, Reach};
+use colloquy_model::key::Permission;
 use colloquy_model::time::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
 use super::super::app_state::AppState;
-use super::super::authentication;
+use super::super::{authentication, conversation_access, signed_requests};
 
 /// The longest wait for a key's end: the wall clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -27,8 +29,12 @@ const GATHER: Duration = Duration::from_millis(100);
 /// The credential with which a connection was opened, and from where.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionAuth {
-    secret: SecretHash,
+    bearer: Bearer,
     pub(super) caller: Caller,
+    /// The conversations that it could read then.
+    pub(super) reads: Reach,
+    /// Whether its opening was signed.
+    signed: bool,
     /// The permissions of which the credential needs one.
     needs: &'static [Permission],
 }
@@ -60,17 +66,22 @@ impl ConnectionAuth {
         needs: &'static [Permission],
     ) -> Self {
         ConnectionAuth {
-            secret: principal.secret,
+            bearer: principal.bearer.clone(),
             caller: caller.clone(),
+            reads: conversation_access::of_principal(principal, caller.actor.user).reads,
+            signed: signed_requests::are_required(principal),
             needs,
         }
     }
 
     /// Who it is now; none where it may not go on.
     pub(super) fn principal(&self, app: &AppState, now: Timestamp) -> Option<Principal> {
-        let principal = app.system.identity.bearer(&self.secret, now)?;
+        let principal = app.system.identity.bearer(&self.bearer, now)?;
         // An operator's session may have gone on to another account's side.
         if principal.tenant() != self.caller.tenant {
+            return None;
+        }
+        if signed_requests::are_required(&principal) && !self.signed {
             return None;
         }
         let (user, address) = (self.caller.actor.user, self.caller.actor.address);
@@ -87,6 +98,11 @@ impl ConnectionAuth {
             && address.is_none_or(|address| authentication::address_allowed(&principal, address));
         (own_user && allowed && user.is_none_or(known)).then_some(principal)
     }
+
+    /// Which conversations this principal, who is its own, reads and writes now.
+    pub(super) fn access(&self, principal: &Principal) -> ConversationAccess {
+        conversation_access::of_principal(principal, self.caller.actor.user)
+    }
 }
 
 /// What woke a connection that shows nothing at the moment.
@@ -100,6 +116,8 @@ pub(crate) struct AccessWatch {
     app: Arc<AppState>,
     auth: ConnectionAuth,
     shows: Visibility,
+    /// The conversations of which it shows something.
+    reads: Reach,
     changes: watch::Receiver<u64>,
     /// When its key ends by itself; none where it has not been looked at.
     looked: Option<Option<Timestamp>>,
@@ -113,6 +131,7 @@ impl AccessWatch {
         let waking = std::future::ready(Wake::Look).boxed_local();
         AccessWatch {
             app,
+            reads: auth.reads,
             auth,
             shows,
             changes,
@@ -125,6 +144,13 @@ impl AccessWatch {
     pub(super) fn show(&mut self, shows: Visibility) {
         if self.shows != shows {
             (self.shows, self.looked) = (shows, None);
+        }
+    }
+
+    /// What it shows is of these conversations from now on.
+    pub(super) fn read(&mut self, reads: Reach) {
+        if self.reads != reads {
+            (self.reads, self.looked) = (reads, None);
         }
     }
 
@@ -147,7 +173,7 @@ impl AccessWatch {
 
     fn allowed(&self, now: Timestamp) -> Option<Principal> {
         let principal = self.auth.principal(&self.app, now)?;
-        let reads = || authentication::granted(&principal, Permission::ConversationsRead);
+        let reads = || self.auth.access(&principal).reads.covers(self.reads);
         let sees_all =
             || authentication::visible_kinds(&self.app, &principal, &self.auth.caller).is_empty();
         let allowed = match self.shows {

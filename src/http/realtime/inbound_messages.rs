@@ -11,6 +11,7 @@ use bytes::Bytes;
 use colloquy_actors::conversation::messages::SendMessage;
 use colloquy_model::caller::Caller;
 use colloquy_model::command::CommandMeta;
+use colloquy_model::conversation_access::ConversationAccess;
 use colloquy_model::id::ConversationId;
 use colloquy_model::time::Timestamp;
 use futures_util::future::LocalBoxFuture;
@@ -140,11 +141,16 @@ async fn carry_out(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Pr
     admission::admit(app, &principal, Arrival { address, at }, &mut None).await?;
     authentication::check_key_type(&principal, SENDING)?;
     authentication::check_permissions(&principal, SENDING)?;
-    overtaken::decided_anew(app, async || write(peer, send).await).await
+    let access = auth.access(&principal);
+    overtaken::decided_anew(app, async || write(peer, send, access).await).await
 }
 
 /// The idempotency key, and then the conversation.
-async fn write(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Problem> {
+async fn write(
+    peer: &SocketPeer,
+    send: &InboundMessage,
+    access: ConversationAccess,
+) -> Result<Bytes, Problem> {
     let SocketPeer { app, caller, .. } = peer;
     let message: SendMessage = json::parse(&send.message)?;
     let request = RequestIdentity::of_message(send.conversation, caller.actor.user)
@@ -156,6 +162,7 @@ async fn write(peer: &SocketPeer, send: &InboundMessage) -> Result<Bytes, Proble
         Err(first_answer) => return Ok(first_answer.body),
     };
     let meta = CommandMeta {
+        access,
         reservation: Some(reservation),
         ..CommandMeta::new(caller.clone())
     };

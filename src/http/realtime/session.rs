@@ -3,17 +3,17 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use colloquy_actors::conversation::messages::ReadConversation;
+use colloquy_actors::conversation::messages::CheckReadable;
 use colloquy_actors::feed::{EventReader, Falling, Followed, ReadEnd};
-use colloquy_actors::realtime::{Connection, Presence};
+use colloquy_actors::realtime::{Connection, Presence, Signal as SentSignal};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::conversation_access::{ConversationAccess, Reach};
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::{ConversationId, UserId};
-use colloquy_model::key::Permission;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
 use colloquy_model::stream::StreamOffset;
@@ -28,6 +28,7 @@ use super::access_watch::{AccessEnd, AccessWatch, ConnectionAuth, Visibility};
 use super::inbound_messages::{InboundMessage, InboundMessages, SocketPeer};
 use super::json_frames::{self, Frame, Frames, SubscriptionTarget, Unreadable};
 use super::limits::FrameBytes;
+use super::narrowing::{Narrowing, Verdict};
 use super::subscriptions::Subscriptions;
 
 /// Why a session ends by itself.
@@ -46,17 +47,21 @@ pub(super) enum SessionEnd {
 
 /// What a frame needed to find out; the next one is read only after it.
 enum Step {
-    Subscribed(
-        SubscriptionTarget,
-        StreamOffset,
-        Box<EventReader>,
-        Visibility,
-    ),
+    Subscribed(Box<Opened>),
     /// The account's is unsubscribed; these are read on by themselves.
     Alone(Vec<(ConversationId, EventReader)>),
     /// The conversation is there.
     Found(ConversationId, Signal),
     Refused(Problem),
+}
+
+/// A subscription that is about to begin.
+struct Opened {
+    target: SubscriptionTarget,
+    after: StreamOffset,
+    reader: EventReader,
+    shows: Visibility,
+    narrowing: Narrowing,
 }
 
 /// What other participants are told without being stored.
@@ -70,12 +75,16 @@ enum Signal {
 pub(crate) struct Session {
     peer: Rc<SocketPeer>,
     access: AccessWatch,
+    /// The conversations of which it has been shown anything, or may be.
+    reads: Reach,
     /// What the account's subscription shows.
     account_shows: Visibility,
     connection: Connection,
     subscriptions: Subscriptions,
     sends: InboundMessages,
     step: Option<LocalBoxFuture<'static, Step>>,
+    /// A signal, until it is known whether it may be heard.
+    hearing: Option<LocalBoxFuture<'static, Option<SentSignal>>>,
 }
 
 impl Session {
@@ -83,14 +92,17 @@ impl Session {
         let connection = app.system.connections.enter(auth.caller.tenant);
         let access = AccessWatch::new(Arc::clone(&app), auth.clone(), Visibility::Nothing);
         let caller = auth.caller.clone();
+        let reads = auth.reads;
         Session {
             peer: Rc::new(SocketPeer { app, auth, caller }),
             access,
+            reads,
             account_shows: Visibility::Nothing,
             connection,
             subscriptions: Subscriptions::default(),
             sends: InboundMessages::default(),
             step: None,
+            hearing: None,
         }
     }
 
@@ -193,15 +205,22 @@ impl Session {
         }
     }
 
-    fn may_read(&self) -> Result<(), Problem> {
-        let principal = self.peer.auth.principal(&self.peer.app, Timestamp::now());
+    /// Which conversations it may read: never more than those that it began with, of which its
+    /// subscriptions are.
+    fn may_read(&mut self) -> Result<Reach, Problem> {
+        let auth = &self.peer.auth;
+        let principal = auth.principal(&self.peer.app, Timestamp::now());
         authentication::check_is_current(&self.peer.app)?;
-        if principal.is_some_and(|principal| {
-            authentication::granted(&principal, Permission::ConversationsRead)
-        }) {
-            return Ok(());
+        let now = principal.map_or(Reach::Nothing, |principal| auth.access(&principal).reads);
+        if self.reads == Reach::Nothing {
+            self.reads = now;
+            self.access.read(now);
         }
-        Err(Problem::forbidden("the key is not allowed this scope"))
+        match now {
+            Reach::Nothing => Err(Problem::forbidden("the key is not allowed this scope")),
+            Reach::All | Reach::AssignedTo(_) if now.covers(self.reads) => Ok(self.reads),
+            Reach::All | Reach::AssignedTo(_) => Ok(now),
+        }
     }
 
     fn subscribe(
@@ -209,7 +228,7 @@ impl Session {
         target: SubscriptionTarget,
         after: Option<StreamOffset>,
     ) -> Result<(), Problem> {
-        self.may_read()?;
+        let reads = self.may_read()?;
         if self.subscriptions.has(target) {
             return Err(Problem::new(
                 Kind::Conflict,
@@ -224,6 +243,7 @@ impl Session {
         }
         let peer = Rc::clone(&self.peer);
         let opened = async move {
+            let narrowing = peer.narrowing(target, reads).await?;
             let after = match after {
                 Some(after) => after,
                 None => {
@@ -232,7 +252,13 @@ impl Session {
                 }
             };
             let (reader, shows) = follow(&peer, target, after).await?;
-            Ok(Step::Subscribed(target, after, Box::new(reader), shows))
+            Ok(Step::Subscribed(Box::new(Opened {
+                target,
+                after,
+                reader,
+                shows,
+                narrowing,
+            })))
         };
         self.step = Some(
             opened
@@ -281,29 +307,15 @@ impl Session {
 
     /// Tells others something of a conversation, once it is known to be there.
     fn tell(&mut self, conversation: ConversationId, signal: Signal) -> Result<(), Problem> {
-        self.may_read()?;
-        if self
-            .subscriptions
-            .has(SubscriptionTarget::Entity(conversation))
-        {
+        let reads = self.may_read()?;
+        let target = SubscriptionTarget::Entity(conversation);
+        if reads == Reach::All && self.subscriptions.has(target) {
             return self.pass_on(conversation, signal);
         }
         let peer = Rc::clone(&self.peer);
         let found = async move {
-            let SocketPeer { app, caller, .. } = &*peer;
-            let asked = app
-                .system
-                .conversations
-                .ask(
-                    conversation,
-                    CommandMeta::new(caller.clone()),
-                    ReadConversation,
-                )
-                .await;
-            asked.map_or_else(
-                |error| Step::Refused(error.into()),
-                |_| Step::Found(conversation, signal),
-            )
+            let asked = peer.find(conversation, reads).await;
+            asked.map_or_else(Step::Refused, |_| Step::Found(conversation, signal))
         };
         self.step = Some(found.boxed_local());
         Ok(())
@@ -344,30 +356,60 @@ impl Session {
         if self.poll_sends(context, to).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        match self.connection.poll_signal(context) {
-            Poll::Ready(Some(_)) if !self.access.holds() => {
-                return Poll::Ready(Err(SessionEnd::AccessRevoked));
-            }
-            Poll::Ready(Some(sign)) => {
-                json_frames::sign(to, sign);
-                return Poll::Ready(Ok(()));
-            }
-            Poll::Ready(None) => return Poll::Ready(Err(SessionEnd::Reconnect)),
-            Poll::Pending => {}
+        if let Poll::Ready(heard) = self.poll_signals(context, to) {
+            return Poll::Ready(heard);
         }
         self.subscriptions.poll(context).map(|read| match read {
             // What has come was committed before this look: nothing is shown that came after a
             // right was gone.
             Ok(_) if !self.access.holds() => Err(SessionEnd::AccessRevoked),
-            Ok(delivery) => {
-                json_frames::event(to, &delivery.event, delivery.cursor);
-                Ok(())
-            }
+            Ok(delivery) => match delivery.verdict {
+                Verdict::Shown => {
+                    json_frames::event(to, &delivery.event, delivery.cursor);
+                    Ok(())
+                }
+                Verdict::Hidden => Ok(()),
+                Verdict::Taken => Err(SessionEnd::AccessRevoked),
+            },
             Err(ReadEnd::Closed) => Err(SessionEnd::ServerStopping),
             Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => {
                 Err(SessionEnd::Reconnect)
             }
             Err(ReadEnd::Unreadable) => Err(SessionEnd::Unreadable),
+        })
+    }
+
+    /// Goes on with what others tell. Who reads a user's conversations only hears of a conversation
+    /// while it is that user's, which the conversation is asked.
+    fn poll_signals(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut impl Frames,
+    ) -> Poll<Result<(), SessionEnd>> {
+        let heard = match &mut self.hearing {
+            Some(hearing) => ready!(hearing.poll_unpin(context)),
+            None => match ready!(self.connection.poll_signal(context)) {
+                Some(sign) if self.reads != Reach::All => {
+                    let (peer, reads) = (Rc::clone(&self.peer), self.reads);
+                    let asked = async move {
+                        let found = peer.find(sign.conversation(), reads).await;
+                        found.is_ok().then_some(sign)
+                    };
+                    self.hearing = Some(asked.boxed_local());
+                    return Poll::Ready(Ok(()));
+                }
+                Some(sign) => Some(sign),
+                None => return Poll::Ready(Err(SessionEnd::Reconnect)),
+            },
+        };
+        self.hearing = None;
+        Poll::Ready(match heard {
+            Some(_) if !self.access.holds() => Err(SessionEnd::AccessRevoked),
+            Some(sign) => {
+                json_frames::sign(to, sign);
+                Ok(())
+            }
+            None => Ok(()),
         })
     }
 
@@ -387,28 +429,10 @@ impl Session {
 
     fn done(&mut self, step: Step, to: &mut impl Frames) {
         match step {
-            Step::Subscribed(SubscriptionTarget::Entity(id), after, reader, _) => {
-                self.subscriptions.add(id, Sequence(after.0), *reader);
-                self.connection.listen(id);
-                self.shows();
-                json_frames::subscription(
-                    to,
-                    "subscribed",
-                    SubscriptionTarget::Entity(id),
-                    Some(after),
-                );
-            }
-            Step::Subscribed(SubscriptionTarget::Account, after, reader, shows) => {
-                self.subscriptions.add_account(FeedNumber(after.0), *reader);
-                self.connection.listen_to_all();
-                self.account_shows = shows;
-                self.shows();
-                json_frames::subscription(
-                    to,
-                    "subscribed",
-                    SubscriptionTarget::Account,
-                    Some(after),
-                );
+            Step::Subscribed(opened) => {
+                let (target, after) = (opened.target, opened.after);
+                self.begin(*opened);
+                json_frames::subscription(to, "subscribed", target, Some(after));
             }
             Step::Alone(readers) => {
                 for (id, reader) in readers {
@@ -423,6 +447,62 @@ impl Session {
             }
             Step::Refused(problem) => json_frames::error(to, None, &problem),
         }
+    }
+}
+
+impl Session {
+    fn begin(&mut self, opened: Opened) {
+        let Opened {
+            target,
+            after,
+            reader,
+            shows,
+            narrowing,
+        } = opened;
+        match target {
+            SubscriptionTarget::Entity(id) => {
+                let after = Sequence(after.0);
+                self.subscriptions.add(id, after, reader, narrowing);
+                self.connection.listen(id);
+            }
+            SubscriptionTarget::Account => {
+                let after = FeedNumber(after.0);
+                self.subscriptions.add_account(after, reader, narrowing);
+                self.connection.listen_to_all();
+                self.account_shows = shows;
+            }
+        }
+        self.shows();
+    }
+}
+
+impl SocketPeer {
+    /// Where the log of a conversation stands, if it is among these.
+    async fn find(&self, id: ConversationId, reads: Reach) -> Result<Sequence, Problem> {
+        let writes = Reach::Nothing;
+        let meta = CommandMeta {
+            access: ConversationAccess { reads, writes },
+            ..CommandMeta::new(self.caller.clone())
+        };
+        let conversations = &self.app.system.conversations;
+        Ok(conversations.ask(id, meta, CheckReadable).await?)
+    }
+
+    /// What a subscription shows to somebody who may read these conversations.
+    async fn narrowing(
+        &self,
+        target: SubscriptionTarget,
+        reads: Reach,
+    ) -> Result<Narrowing, Problem> {
+        Ok(match (target, reads) {
+            (SubscriptionTarget::Account, _) => Narrowing::of_account(reads),
+            // What is not there is found out where it is read.
+            (SubscriptionTarget::Entity(_), Reach::All) => Narrowing::Unnarrowed,
+            (SubscriptionTarget::Entity(id), Reach::AssignedTo(_) | Reach::Nothing) => {
+                let readable_to = self.find(id, reads).await?;
+                Narrowing::of_conversation(reads, Some(readable_to))
+            }
+        })
     }
 }
 

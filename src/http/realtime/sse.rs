@@ -18,6 +18,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::super::idle::InUse;
 use super::access_watch::AccessWatch;
 use super::limits::LiveConnection;
+use super::narrowing::{Narrowing, Verdict};
 
 /// Bytes from which on what is ready goes out.
 const CHUNK: usize = 16_384;
@@ -66,6 +67,7 @@ pub(crate) struct StreamOpening {
     pub(crate) access: AccessWatch,
     pub(crate) open: LiveConnection,
     pub(crate) reader: EventReader,
+    pub(crate) narrowing: Narrowing,
     pub(crate) cursor_kind: CursorKind,
     pub(crate) connection: Option<InUse>,
     pub(crate) heartbeat: Duration,
@@ -76,6 +78,7 @@ pub(crate) struct EventStream {
     /// Where it begins, so that a stream that breaks before its first event is taken up there.
     place: Option<Bytes>,
     events: Events,
+    narrowing: Narrowing,
     cursor_kind: CursorKind,
     access: AccessWatch,
     heartbeat: Interval,
@@ -91,6 +94,7 @@ impl EventStream {
             access,
             open,
             reader,
+            narrowing,
             cursor_kind,
             connection,
             heartbeat,
@@ -99,6 +103,7 @@ impl EventStream {
         EventStream {
             place: Some(place.into()),
             events: events(reader),
+            narrowing,
             cursor_kind,
             access,
             heartbeat: every(heartbeat),
@@ -145,7 +150,14 @@ impl Stream for EventStream {
                 // What has come was committed before this look: nothing is shown that came after a
                 // right was gone.
                 Poll::Ready(Some(Ok(event))) if this.access.holds() => {
-                    write(&mut out, this.cursor_kind, &event)
+                    match this.narrowing.judge(&event) {
+                        Verdict::Shown => write(&mut out, this.cursor_kind, &event),
+                        Verdict::Hidden => {}
+                        Verdict::Taken => {
+                            this.over = true;
+                            break;
+                        }
+                    }
                 }
                 Poll::Ready(_) => {
                     this.over = true;

@@ -16,16 +16,19 @@ use futures_util::stream::{LocalBoxStream, SelectAll, abortable};
 
 use super::deduplicator::{Deduplicator, Watermark};
 use super::json_frames::SubscriptionTarget;
+use super::narrowing::{Narrowing, Verdict};
 use super::sse::{Events, events};
 
 struct Account {
     events: Events,
     watermark: Watermark,
+    narrowing: Narrowing,
 }
 
 struct Conversation {
     id: ConversationId,
     deduplicator: Deduplicator,
+    narrowing: Narrowing,
     /// Tells its reader from one that it had before.
     reader: u64,
     stop: AbortHandle,
@@ -37,6 +40,8 @@ struct Conversation {
 pub(super) struct Delivery {
     pub(super) event: Arc<Event>,
     pub(super) cursor: Option<Cursor>,
+    /// What becomes of it, whichever subscription has brought it.
+    pub(super) verdict: Verdict,
 }
 
 type Read = (EntityNumber, u64, Result<Arc<Event>, ReadEnd>);
@@ -66,18 +71,30 @@ impl Subscriptions {
     }
 
     /// Follows the account behind this number.
-    pub(super) fn add_account(&mut self, after: FeedNumber, reader: EventReader) {
+    pub(super) fn add_account(
+        &mut self,
+        after: FeedNumber,
+        reader: EventReader,
+        narrowing: Narrowing,
+    ) {
         self.account = Some(Account {
             events: events(reader),
             watermark: Watermark {
                 start: after,
                 passed: after,
             },
+            narrowing,
         });
     }
 
     /// Follows a conversation behind this `seq`.
-    pub(super) fn add(&mut self, id: ConversationId, after: Sequence, reader: EventReader) {
+    pub(super) fn add(
+        &mut self,
+        id: ConversationId,
+        after: Sequence,
+        reader: EventReader,
+        narrowing: Narrowing,
+    ) {
         let (number, stop) = self.read(id, reader);
         let before = self.conversations.remove(&id.number());
         let deduplicator = before.map_or(Deduplicator::new(after), |before| {
@@ -89,6 +106,7 @@ impl Subscriptions {
             Conversation {
                 id,
                 deduplicator,
+                narrowing,
                 reader: number,
                 stop,
                 leaving: false,
@@ -149,10 +167,16 @@ impl Subscriptions {
             };
             let event = read?;
             account.watermark.passed = event.number;
-            let one = self.conversations.get_mut(&event.entity);
-            if one.is_none_or(|one| one.deduplicator.by_account(event.sequence)) {
-                let cursor = Some(Cursor(event.number.into()));
-                return Poll::Ready(Ok(Delivery { event, cursor }));
+            let mut one = self.conversations.get_mut(&event.entity);
+            let by_account =
+                |one: &mut &mut Conversation| one.deduplicator.by_account(event.sequence);
+            if one.as_mut().is_none_or(by_account) {
+                let narrowing = one.map_or(account.narrowing, |one| one.narrowing);
+                return Poll::Ready(Ok(Delivery {
+                    cursor: Some(Cursor(event.number.into())),
+                    verdict: narrowing.judge(&event),
+                    event,
+                }));
             }
         }
         let watermark = self.account.as_ref().map(|account| account.watermark);
@@ -169,6 +193,7 @@ impl Subscriptions {
             let shown = one
                 .deduplicator
                 .by_itself(event.sequence, event.number, watermark);
+            let verdict = one.narrowing.judge(&event);
             if one.leaving && !one.deduplicator.has_pending() {
                 one.stop.abort();
                 self.conversations.remove(&entity);
@@ -177,6 +202,7 @@ impl Subscriptions {
                 return Poll::Ready(Ok(Delivery {
                     event,
                     cursor: None,
+                    verdict,
                 }));
             }
         }

@@ -4,11 +4,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use colloquy_actors::audit::{AuditedAct, Target};
 use colloquy_actors::supervision::messages::{ChangeSupervision, SupervisionError};
 use colloquy_actors::supervision::{
     ActorKindView, ActorStateView, InstanceSort, InstanceView, InstancesWanted, Steering,
 };
 use colloquy_model::answer::Answer;
+use colloquy_model::event_kind::EventKind;
 use colloquy_runtime::SupervisedKind;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -142,7 +144,7 @@ async fn steer(mut call: ApiCall, steering: Steering) -> Result<Output, Problem>
             supervision.steer(&*kind, id, steering).await?
         }
     };
-    done(call, found).await
+    done(call, found, steering).await
 }
 
 /// Refuses a drill where the settings do not allow any, before its body is read.
@@ -153,8 +155,12 @@ pub(super) fn check_drills(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Prob
 }
 
 /// The answer to a command: the actor as it stands afterwards.
-async fn done(call: ApiCall, instance: InstanceView) -> Result<Output, Problem> {
-    let id = call.segment(1);
+async fn done(
+    call: ApiCall,
+    instance: InstanceView,
+    steering: Steering,
+) -> Result<Output, Problem> {
+    let (kind, id) = (call.segment(0), call.segment(1));
     let request_id = &*call.caller.actor.request_id;
     tracing::info!(
         id,
@@ -164,15 +170,28 @@ async fn done(call: ApiCall, instance: InstanceView) -> Result<Output, Problem> 
     );
     let shown = shown(&instance);
     let answer = Answer::ok(Some(response::tag_of(&shown)), shown);
+    let act = AuditedAct {
+        event: match steering {
+            Steering::Restart => EventKind::ActorRestarted,
+            Steering::Passivate => EventKind::ActorPassivated,
+            Steering::Release => EventKind::ActorReleased,
+            Steering::Crash => EventKind::ActorCrashed,
+        },
+        target: Some(Target {
+            kind: "actor".to_owned(),
+            id: id.to_owned(),
+        }),
+        details: [("kind".to_owned(), kind.into())].into_iter().collect(),
+    };
     let ApiCall {
         app,
         caller,
         reservation,
         ..
     } = call;
-    let supervision = &app.system.supervision;
-    let kept = supervision.keep_answer::<Infallible>(caller, reservation, answer);
-    Ok(kept.await?.into())
+    let audit = &app.system.audit;
+    let recorded = audit.done::<Infallible>(caller, act, (reservation, answer));
+    Ok(recorded.await?.into())
 }
 
 /// An actor as it is shown; its tag is made of this.

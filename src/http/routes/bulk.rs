@@ -273,7 +273,7 @@ async fn carry_out(
     let conversations = &call.app.system.conversations;
     let meta = CommandMeta {
         reservation,
-        ..CommandMeta::new(call.caller.clone())
+        ..call.meta()
     };
     Ok(match wanted? {
         Wanted::Create(new) => conversations.create(meta, new).await?,

@@ -129,7 +129,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         .app
         .system
         .conversations
-        .list(call.caller.tenant, wanted)
+        .list(&call.meta(), wanted)
         .await?;
     Ok(Output::Page(Listing {
         page,

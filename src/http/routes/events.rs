@@ -2,6 +2,7 @@
 //! mode.
 
 use std::fmt;
+use std::sync::Arc;
 
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
@@ -24,7 +25,8 @@ use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::super::realtime::{
-    AccessWatch, ConnectionAuth, CursorKind, EventStream, StreamOpening, Transport, Visibility,
+    AccessWatch, ConnectionAuth, CursorKind, EventStream, Narrowing, StreamOpening, Transport,
+    Visibility,
 };
 use super::super::{accept, authentication};
 use super::READING;
@@ -102,7 +104,8 @@ pub(super) struct EventShown {
 }
 
 pub(super) async fn of_account(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
-    answer(call, EventSource::Account, CursorKind::Account, query).await
+    let narrowing = Narrowing::of_account(call.access.reads);
+    answer(call, narrowing, EventSource::Account, query).await
 }
 
 pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<Output, Problem> {
@@ -111,17 +114,28 @@ pub(super) async fn of_conversation(call: ApiCall, query: ListQuery) -> Result<O
     let id = call.id::<ConversationKind>(0);
     place(cursor_kind, &call, &query)?;
     limit(&query)?;
-    let source = EventSource::conversation(id?);
-    answer(call, source, cursor_kind, query).await
+    let (id, meta) = (id?, call.meta());
+    let app = Arc::clone(&call.app);
+    let conversations = &app.system.conversations;
+    let readable_to = conversations.check_readable(id, &meta).await?;
+    let narrowing = Narrowing::of_conversation(call.access.reads, readable_to);
+    let output = answer(call, narrowing, EventSource::conversation(id), query).await?;
+    // What was read is shown only if it was the caller's to read up to then.
+    conversations.check_readable(id, &meta).await?;
+    Ok(output)
 }
 
 /// Answers with a page of events, or with a stream of them where one is asked for.
 async fn answer(
     call: ApiCall,
+    mut narrowing: Narrowing,
     source: EventSource,
-    cursor_kind: CursorKind,
     query: ListQuery,
 ) -> Result<Output, Problem> {
+    let cursor_kind = match source {
+        EventSource::Account => CursorKind::Account,
+        EventSource::Entity(_) => CursorKind::Conversation,
+    };
     let (after, limit) = (place(cursor_kind, &call, &query)?, limit(&query)?);
     let principal = call.principal().ok_or_else(Problem::crashed)?;
     let kinds = kinds(
@@ -137,11 +151,18 @@ async fn answer(
     } else {
         Visibility::Conversations
     };
-    let filter = EventFilter {
+    let mut filter = EventFilter {
         kinds,
         channel: query.channel,
         assignee: query.assignee_id,
     };
+    if let Narrowing::Assigned(own) = narrowing {
+        // The store leaves out what is another's.
+        let asked = *filter.assignee.get_or_insert(own);
+        if asked != own {
+            narrowing = Narrowing::Nothing;
+        }
+    }
     let events = &call.app.system.events;
     if streams(&call) {
         let wanted = Wanted {
@@ -149,6 +170,7 @@ async fn answer(
             cursor_kind,
             filter,
             shows,
+            narrowing,
             after,
         };
         return stream(&call, wanted).await;
@@ -160,7 +182,11 @@ async fn answer(
         after: after.unwrap_or(StreamOffset::BEGINNING),
         limit,
     };
-    Ok(page(events.list(wanted).await?, limit))
+    let mut listing = events.list(wanted).await?;
+    if narrowing == Narrowing::Nothing {
+        listing.clear();
+    }
+    Ok(page(listing, limit))
 }
 
 /// A page of events; there is always a next one.
@@ -214,6 +240,7 @@ struct Wanted {
     cursor_kind: CursorKind,
     filter: EventFilter,
     shows: Visibility,
+    narrowing: Narrowing,
     after: Option<StreamOffset>,
 }
 
@@ -224,6 +251,7 @@ async fn stream(call: &ApiCall, wanted: Wanted) -> Result<Output, Problem> {
         cursor_kind,
         filter,
         shows,
+        narrowing,
         after,
     } = wanted;
     let principal = call.principal().ok_or_else(Problem::crashed)?;
@@ -263,6 +291,7 @@ async fn stream(call: &ApiCall, wanted: Wanted) -> Result<Output, Problem> {
         access,
         open,
         reader,
+        narrowing,
         cursor_kind,
         connection,
         heartbeat,

@@ -6,10 +6,11 @@ use colloquy_actors::sign_in::INVITATION_HOLDS;
 use colloquy_model::key::secret_hash;
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
+use colloquy_model::user::SignInBounds;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::api_call::ApiCall;
+use super::super::api_call::{ApiCall, Credential};
 use super::super::body::{Empty, OptionalJson};
 use super::super::output::Output;
 use super::super::problem::Problem;
@@ -37,9 +38,14 @@ pub(super) async fn invite(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outp
         let invitation = InvitationShown { url, expires_at };
         serde_json::to_vec(&invitation).unwrap_or_default().into()
     };
+    let bounds = match &call.credential {
+        Credential::Key(principal) | Credential::Ticket(principal, _) => principal.bounds(),
+        Credential::None | Credential::Operator => SignInBounds::default(),
+    };
     let invitation = InviteUser {
         token: secret_hash(&token),
         until: expires_at,
+        bounds,
         shown: body(Some(&url)),
         kept: body(None),
     };

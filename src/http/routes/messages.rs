@@ -115,7 +115,7 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         .app
         .system
         .conversations
-        .messages(call.caller.tenant, id, wanted)
+        .messages(&call.meta(), id, wanted)
         .await?;
     let style = if by_sequence {
         LinkStyle::Sequence
@@ -135,7 +135,7 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
         .app
         .system
         .conversations
-        .message(call.caller.tenant, id, message)
+        .message(&call.meta(), id, message)
         .await?
         .into())
 }
@@ -166,7 +166,7 @@ pub(super) async fn revisions(call: ApiCall, query: RevisionsQuery) -> Result<Ou
         .app
         .system
         .conversations
-        .revisions(call.caller.tenant, id, message, paging)
+        .revisions(&call.meta(), id, message, paging)
         .await?;
     Ok(Output::Page(Listing {
         page,

@@ -4,16 +4,19 @@
 
 mod accounts;
 mod actors;
+mod audit;
 mod bulk;
 mod conversations;
 mod customers;
 mod deliveries;
 mod document;
+mod encryption;
 mod events;
 mod invitations;
 mod keys;
 mod messages;
 mod nodes;
+mod oauth;
 mod operator_table;
 mod operators;
 mod realtime;
@@ -25,6 +28,7 @@ mod webhooks;
 use colloquy_actors::accounts::{
     ChangeCustomer, ChangeUser, CreateCustomer, CreateUser, Customer, CustomerView, User,
 };
+use colloquy_actors::audit::AuditView;
 use colloquy_actors::conversation::messages::ConversationView;
 use colloquy_model::conversation::{MessageView, RevisionView};
 use colloquy_model::key::Permission;
@@ -38,15 +42,25 @@ use super::operation::{AuthRequirement, LocationRule, Operation, delete, get, pa
 use super::problem::Kind;
 
 /// What reads conversations, once or for as long as a stream is open.
-const READING: &[Permission] = &[Permission::ConversationsRead];
+const READING: &[Permission] = &[
+    Permission::ConversationsRead,
+    Permission::ConversationsAssigned,
+];
 const READ: AuthRequirement = AuthRequirement::Key(READING);
 /// What changes conversations.
-pub(super) const WRITING: &[Permission] = &[Permission::ConversationsWrite];
+pub(super) const WRITING: &[Permission] = &[
+    Permission::ConversationsWrite,
+    Permission::ConversationsAssigned,
+];
 const WRITE: AuthRequirement = AuthRequirement::Key(WRITING);
+/// What reads and changes more than a conversation that is there: customers, and new conversations.
+const READ_ALL: AuthRequirement = AuthRequirement::Key(&[Permission::ConversationsRead]);
+const WRITE_ALL: AuthRequirement = AuthRequirement::Key(&[Permission::ConversationsWrite]);
 /// What opens an event stream or a WebSocket: what is read or sent there has its own.
 const LINES: &[Permission] = &[
     Permission::ConversationsRead,
     Permission::ConversationsWrite,
+    Permission::ConversationsAssigned,
 ];
 const ANY: AuthRequirement = AuthRequirement::Key(&[]);
 const READ_USERS: AuthRequirement = AuthRequirement::Key(&[
@@ -64,8 +78,10 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(events());
     all.extend(customers());
     all.extend(users());
+    all.extend(audit_trail());
     all.extend(document::operations());
     all.extend(webhook_table::operations());
+    all.extend(oauth::operations());
     all.extend(service());
     all.extend(descriptions());
     all.extend(operator_table::operations());
@@ -77,7 +93,7 @@ fn conversations() -> Vec<Operation> {
     vec![
         post("/v1/conversations", "createConversation", conversations::create)
             .about(TAG, "Start a conversation", "A new conversation is active. An initial message becomes message 1.")
-            .auth(WRITE)
+            .auth(WRITE_ALL)
             .creates::<ConversationView>(LocationRule::UnderRequestPath),
         get("/v1/conversations", "listConversations", conversations::list)
             .about(TAG, "List conversations", "Newest first, unless `order` or `sort` says otherwise.")
@@ -262,12 +278,12 @@ fn customers() -> Vec<Operation> {
             "Create a customer",
             "An `external_id` is unique in the account and mode.",
         )
-        .auth(WRITE)
+        .auth(WRITE_ALL)
         .creates::<CustomerView>(LocationRule::UnderRequestPath)
         .refuses(&[Kind::Conflict]),
         get("/v1/customers", "listCustomers", customers::list)
             .about(TAG, "List customers", "Newest first.")
-            .auth(READ)
+            .auth(READ_ALL)
             .lists::<CustomerView>(),
         get(
             "/v1/customers/{customer_id}",
@@ -275,7 +291,7 @@ fn customers() -> Vec<Operation> {
             records::read::<Customer>,
         )
         .about(TAG, "Get a customer", "Shows one customer.")
-        .auth(READ)
+        .auth(READ_ALL)
         .shows::<CustomerView>(),
         patch(
             "/v1/customers/{customer_id}",
@@ -287,7 +303,7 @@ fn customers() -> Vec<Operation> {
             "Change a customer",
             "What is given is set, what is left out stays.",
         )
-        .auth(WRITE)
+        .auth(WRITE_ALL)
         .shows::<CustomerView>()
         .refuses(&[Kind::Conflict]),
         delete(
@@ -300,7 +316,7 @@ fn customers() -> Vec<Operation> {
             "Delete a customer",
             "One that has conversations can't be deleted.",
         )
-        .auth(WRITE)
+        .auth(WRITE_ALL)
         .refuses(&[Kind::Conflict]),
     ]
 }
@@ -356,12 +372,26 @@ fn users() -> Vec<Operation> {
                 TAG,
                 "Invite a user to the console",
                 "With the link, the person sets a password, once and within 72 h, and signs in to the console. A new \
-                 invitation ends the earlier one.",
+                 invitation ends the earlier one. The person may do what the role may, and no more than the key that invites: \
+                 with a test key, test data only.",
             )
             .auth(WRITE_USERS)
             .creates::<InvitationShown<'_>>(LocationRule::FurtherUp(1, ""))
             .refuses(&[Kind::Conflict])
             .secret(),
+    ]
+}
+
+fn audit_trail() -> Vec<Operation> {
+    vec![
+        get("/v1/audit", "listAudit", audit::list)
+            .about(
+                "Audit",
+                "List what was done",
+                "Who did what, from where, and what was refused: everything of the account, in both modes, newest first.",
+            )
+            .auth(WRITE_USERS)
+            .lists::<AuditView>(),
     ]
 }
 
@@ -386,6 +416,7 @@ fn service() -> Vec<Operation> {
                 "Is the server alive?",
                 "Answers as long as the process does.",
             )
+            .auth(AuthRequirement::Public)
             .watched()
             .writes("text/plain; charset=utf-8"),
         get("/readyz", "getReadiness", service::readiness)
@@ -394,6 +425,7 @@ fn service() -> Vec<Operation> {
                 "Can the server serve?",
                 "503 while it starts, drains, or has no store.",
             )
+            .auth(AuthRequirement::Public)
             .watched()
             .writes("text/plain; charset=utf-8"),
         get("/metrics", "getMetrics", service::metrics)
@@ -413,6 +445,7 @@ fn descriptions() -> Vec<Operation> {
                 "Get this document",
                 "OpenAPI 3.1, made from the code that serves it.",
             )
+            .auth(AuthRequirement::Public)
             .writes("application/json"),
         get("/docs", "getDocs", service::docs)
             .about(
@@ -420,6 +453,7 @@ fn descriptions() -> Vec<Operation> {
                 "Read this document",
                 "The interface as a page for people.",
             )
+            .auth(AuthRequirement::Public)
             .scripted()
             .writes("text/html; charset=utf-8"),
         get("/docs/docs.js", "getDocsScript", service::docs_script)
@@ -428,6 +462,7 @@ fn descriptions() -> Vec<Operation> {
                 "Get the page's script",
                 "What searches `/docs` as one types; without it the page is whole, but has no search field.",
             )
+            .auth(AuthRequirement::Public)
             .writes("text/javascript; charset=utf-8"),
         get("/docs/diff.css", "getDiffStyle", service::diff_style)
             .about(
@@ -435,6 +470,7 @@ fn descriptions() -> Vec<Operation> {
                 "Get the style of compared versions",
                 "What makes them readable side by side.",
             )
+            .auth(AuthRequirement::Public)
             .writes("text/css; charset=utf-8"),
         get("/docs/share.css", "getShareStyle", service::share_style)
             .about(
@@ -442,9 +478,11 @@ fn descriptions() -> Vec<Operation> {
                 "Get the style of shared documents",
                 "What makes the pages under `/s/` readable.",
             )
+            .auth(AuthRequirement::Public)
             .writes("text/css; charset=utf-8"),
         get("/docs/style.css", "getDocsStyle", service::docs_style)
             .about(TAG, "Get the page's style", "What makes `/docs` readable.")
+            .auth(AuthRequirement::Public)
             .writes("text/css; charset=utf-8"),
     ]
 }

@@ -1,13 +1,17 @@
 //! The nodes that serve one store, as operators see and drain them.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use bytes::Bytes;
+use colloquy_actors::audit::{AuditedAct, Target};
 use colloquy_model::answer::Answer;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::NodeId;
 use colloquy_model::node::{Node, NodeState};
 use colloquy_model::time::Timestamp;
 use serde::Serialize;
+use serde_json::Map;
 use utoipa::ToSchema;
 
 use super::super::api_call::ApiCall;
@@ -101,5 +105,21 @@ pub(super) async fn drain(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outpu
         .map(NodeView::from)
         .ok_or_else(|| Problem::new(Kind::NotFound, "the node has gone meanwhile"))?;
     let body = Bytes::from(serde_json::to_vec(&view).unwrap_or_default());
-    Ok(Answer::accepted(body).into())
+    let act = AuditedAct {
+        event: EventKind::NodeDrained,
+        target: Some(Target {
+            kind: "node".to_owned(),
+            id: node.to_string(),
+        }),
+        details: Map::new(),
+    };
+    let ApiCall {
+        app,
+        caller,
+        reservation,
+        ..
+    } = call;
+    let kept = (reservation, Answer::accepted(body));
+    let recorded = app.system.audit.done::<Infallible>(caller, act, kept);
+    Ok(recorded.await?.into())
 }

@@ -1,6 +1,8 @@
 //! The operators' part of the table: accounts and their keys, health, actors and their supervision.
 
-use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, Key, User};
+use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, ForgetAccount, Key, User};
+use colloquy_actors::audit::{AuditView, ChainPage};
+use colloquy_actors::key_rotation::{EncryptionView, RotationView};
 use colloquy_actors::supervision::messages::SupervisionView;
 use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
 use colloquy_actors::webhook::HealthView;
@@ -11,7 +13,7 @@ use colloquy_model::user::OperatorView;
 use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::super::problem::Kind;
 use super::invitations::{self, InvitationShown};
-use super::{accounts, actors, deliveries, keys, nodes, operators, records};
+use super::{accounts, actors, audit, deliveries, encryption, keys, nodes, operators, records};
 
 /// What operators do, in the order in which the document shows it.
 pub(super) fn operations() -> Vec<Operation> {
@@ -19,10 +21,16 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(of_keys());
     all.extend(of_operators());
     all.extend(watching());
+    all.extend(audit_trail());
     all.extend(of_nodes());
+    all.extend(of_encryption());
     all.extend(of_actors());
-    let steering = steering().into_iter();
-    all.extend(steering.map(|one| one.auth(AuthRequirement::Operator).conditional()));
+    all.extend(
+        steering()
+            .into_iter()
+            .chain(drills())
+            .map(Operation::conditional),
+    );
     all.extend(supervision());
     all
 }
@@ -66,6 +74,22 @@ fn of_accounts() -> Vec<Operation> {
         )
         .auth(AuthRequirement::Operator)
         .shows::<AccountView>(),
+        post(
+            "/admin/v1/accounts/{account_id}/forget",
+            "forgetAccount",
+            records::change::<Account, ForgetAccount>,
+        )
+        .about(
+            TAG,
+            "Destroy the keys of an account's texts",
+            "For good: where texts are encrypted, nobody can read what was written in the account any more, in \
+             no copy of the store that is made from now on. Nobody comes in with its keys, users or clients. \
+             409 where texts are not encrypted.",
+        )
+        .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
+        .conditional()
+        .shows::<AccountView>(),
     ]
 }
 
@@ -76,6 +100,7 @@ fn of_keys() -> Vec<Operation> {
             .about(TAG, "Create a key", "The answer's `key` is the secret: it is shown only here.")
             .auth(AuthRequirement::Operator)
             .creates::<KeyView>(LocationRule::UnderPath("/admin/v1/keys/"))
+            .refuses(&[Kind::Conflict])
             .secret(),
         get("/admin/v1/accounts/{account_id}/keys", "listKeys", records::list::<Key>)
             .about(TAG, "List an account's keys", "Newest first, revoked ones too.")
@@ -110,7 +135,7 @@ fn of_keys() -> Vec<Operation> {
 /// The people who sign in to the operators' side of the console.
 fn of_operators() -> Vec<Operation> {
     const TAG: &str = "Operators: people";
-    let all = vec![
+    vec![
         post(
             "/admin/v1/operators",
             "createOperator",
@@ -121,6 +146,7 @@ fn of_operators() -> Vec<Operation> {
             "Create an operator",
             "A person who signs in to the console by name and password; the password is set by invitation.",
         )
+        .auth(AuthRequirement::Operator)
         .creates::<OperatorView<'_>>(LocationRule::UnderRequestPath)
         .refuses(&[Kind::Conflict]),
         get("/admin/v1/operators", "listOperators", records::list::<User>)
@@ -129,6 +155,7 @@ fn of_operators() -> Vec<Operation> {
                 "List operators",
                 "Newest first. Whoever has signed in with the operator token is one of them.",
             )
+            .auth(AuthRequirement::Operator)
             .lists::<OperatorView<'_>>(),
         get(
             "/admin/v1/operators/{operator_id}",
@@ -136,6 +163,7 @@ fn of_operators() -> Vec<Operation> {
             records::read::<User>,
         )
         .about(TAG, "Get an operator", "Shows one operator.")
+        .auth(AuthRequirement::Operator)
         .shows::<OperatorView<'_>>(),
         delete(
             "/admin/v1/operators/{operator_id}",
@@ -147,6 +175,7 @@ fn of_operators() -> Vec<Operation> {
             "Delete an operator",
             "The operator's sessions end at once.",
         )
+        .auth(AuthRequirement::Operator)
         .refuses(&[Kind::Conflict]),
         post(
             "/admin/v1/operators/{operator_id}/invitations",
@@ -158,12 +187,11 @@ fn of_operators() -> Vec<Operation> {
             "Invite an operator to set a password",
             "Holds for 72 h and once; a new invitation ends the earlier one.",
         )
+        .auth(AuthRequirement::Operator)
         .creates::<InvitationShown<'_>>(LocationRule::FurtherUp(1, ""))
         .refuses(&[Kind::Conflict])
         .secret(),
-    ];
-    let all = all.into_iter();
-    all.map(|one| one.auth(AuthRequirement::Operator)).collect()
+    ]
 }
 
 fn watching() -> Vec<Operation> {
@@ -191,6 +219,28 @@ fn watching() -> Vec<Operation> {
     ]
 }
 
+fn audit_trail() -> Vec<Operation> {
+    vec![
+        get("/admin/v1/audit", "listAllAudit", audit::list_all)
+            .about(
+                "Operators: audit",
+                "List what was done",
+                "What operators did, and everything that was done in any account, newest first.",
+            )
+            .auth(AuthRequirement::Operator)
+            .lists::<AuditView>(),
+        get("/admin/v1/audit/chain", "readAuditChain", audit::chain)
+            .about(
+                "Operators: audit",
+                "Read the chain over all records",
+                "Oldest first, behind a position: what `colloquy audit verify` and `colloquy audit export` read of a running \
+                 server. The README says what the links are made of.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<ChainPage>(),
+    ]
+}
+
 fn of_nodes() -> Vec<Operation> {
     const TAG: &str = "Operators: nodes";
     vec![
@@ -210,6 +260,30 @@ fn of_nodes() -> Vec<Operation> {
             )
             .auth(AuthRequirement::Operator)
             .accepts::<nodes::NodeView>(),
+    ]
+}
+
+fn of_encryption() -> Vec<Operation> {
+    const TAG: &str = "Operators: encryption";
+    vec![
+        get("/admin/v1/encryption", "getEncryption", encryption::show)
+            .about(
+                TAG,
+                "How the store is encrypted",
+                "Which master key the store is under, by names from which nothing can be told of the keys.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<EncryptionView>(),
+        post("/admin/v1/encryption/rotate", "rotateMasterKey", encryption::rotate)
+            .about(
+                TAG,
+                "Put the master key in the place of the one before",
+                "From then on a start needs the master key alone that this node was started with. Again, it does nothing: `was` is \
+                 `master_key` then.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<RotationView>()
+            .refuses(&[Kind::Conflict]),
     ]
 }
 
@@ -282,6 +356,7 @@ fn steering() -> Vec<Operation> {
              Like every command, it reaches the actor at each node that has it in memory; 503 where one of them did not \
              answer, and it is not known whether it was done there.",
         )
+        .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
         post(
             "/admin/v1/actors/{actor_kind}/instances/{actor_id}/passivate",
@@ -296,6 +371,7 @@ fn steering() -> Vec<Operation> {
              a trial or a drill stays ahead of it; of each kind that is remembered of the 10,000 actors that left \
              memory last with any of these.",
         )
+        .auth(AuthRequirement::Operator)
         .refuses(&[Kind::Conflict])
         .shows::<InstanceView>(),
         post(
@@ -309,7 +385,14 @@ fn steering() -> Vec<Operation> {
             "Or from a backoff. Its crashes are forgotten, and there is no trial, which also holds for one in memory that \
              has not been asked since its quarantine ended. Otherwise nothing is done.",
         )
+        .auth(AuthRequirement::Operator)
         .shows::<InstanceView>(),
+    ]
+}
+
+fn drills() -> Vec<Operation> {
+    const TAG: &str = "Operators: actors";
+    vec![
         post(
             "/admin/v1/actors/{actor_kind}/instances/{actor_id}/crash",
             "crashActor",
@@ -322,6 +405,7 @@ fn steering() -> Vec<Operation> {
              memory, and a passivation in between does not end it. Of several nodes, those that have it in memory; where \
              none has, the one that was asked.",
         )
+        .auth(AuthRequirement::Operator)
         .known_by(actors::check_drills)
         .refuses(&[Kind::Forbidden])
         .shows::<InstanceView>(),

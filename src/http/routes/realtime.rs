@@ -14,6 +14,7 @@ use super::super::body::{Empty, OptionalJson};
 use super::super::output::Output;
 use super::super::problem::{Kind, Outcome, Problem};
 use super::super::realtime::{ConnectionAuth, Session, SocketOpening, Transport, handshake};
+use super::super::signed_requests;
 use super::LINES;
 
 /// What the opening of a WebSocket may say.
@@ -73,8 +74,9 @@ pub(super) async fn ticket(mut call: ApiCall, _: OptionalJson<Empty>) -> Result<
     let account = principal.account.number;
     let ticket = Ticket {
         account,
-        secret: principal.secret,
+        bearer: principal.bearer.clone(),
         user: call.caller.actor.user,
+        signed: signed_requests::are_required(principal),
         ends_at,
     };
     let text = call.app.system.tickets.issue(ticket, call.now).await?;

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
-use colloquy_model::caller::{Actor, Caller};
+use colloquy_model::caller::{Actor, Caller, CredentialId};
 use colloquy_model::commit::{Commit, Header, NewRow};
 use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed};
@@ -263,13 +263,13 @@ impl<B: Bench> Worked<B> {
         };
         let by_user = Actor {
             user: Some(worked.user.id),
-            key: Some(key),
+            credential: CredentialId::Key(key),
             ..Actor::server("a test")
         };
         let kinds = [EventKind::DocumentUpdated, EventKind::DocumentShared];
         worked.does(id, by_user, 1, &kinds);
         let by_key = Actor {
-            key: Some(key),
+            credential: CredentialId::Key(key),
             ..Actor::server("a test")
         };
         worked.does(id, by_key, 3, &[EventKind::DocumentCommented]);

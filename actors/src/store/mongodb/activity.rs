@@ -14,10 +14,10 @@ use super::loads::log_of;
 use super::log::log_id;
 use super::schema::{Collections, DOCUMENTS, LOG, RECORDS};
 use crate::store::{ActivityQuery, ActivityRow, ReadError, StoredPage};
-use colloquy_model::caller::Tenant;
+use colloquy_model::caller::{CredentialId, Tenant};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{ActivityId, KeyId, UserId};
+use colloquy_model::id::{ActivityId, UserId};
 use colloquy_model::page::Paging;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -56,7 +56,8 @@ struct LoggedActor {
 
 impl LoggedActor {
     fn number(self) -> Option<i64> {
-        self.user.or(self.key)
+        let of_credential = |code: i64| code & CredentialId::NUMBER_MASK;
+        self.user.or(self.key.map(of_credential))
     }
 }
 
@@ -354,7 +355,8 @@ fn actor(by: LoggedActor, tails: &HashMap<i64, i64>) -> Option<String> {
     let tail = uint(*tails.get(&by.number()?)?);
     match (by.user, by.key) {
         (Some(user), _) => Some(UserId::from_parts(uint(user), tail).to_string()),
-        (None, Some(key)) => Some(KeyId::from_parts(uint(key), tail).to_string()),
+        (None, Some(code)) => CredentialId::from_code(Some(code), tail, None)
+            .and_then(CredentialId::shown_in_activity),
         (None, None) => None,
     }
 }

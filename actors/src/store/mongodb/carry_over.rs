@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use mongodb::bson::{Bson, Document, doc};
 
-use super::codec::int;
+use super::codec::{int, uint};
 use super::counters::CounterMoves;
 use super::header::{HeaderDocument, NameDocument, StateDocument};
-use super::log::{ChoreDocument, LogDocument, RowDocument};
+use super::log::{ChoreDocument, LogDocument, RowDocument, log_id};
 use super::places::message_id;
-use super::schema::{CHORES, CONVERSATIONS, MESSAGES, NAMES, RECORDS, RENAMES};
+use super::schema::{CHORES, CONVERSATIONS, LOG, MESSAGES, NAMES, RECORDS, RENAMES};
 use super::statements::{Statements, behind};
 use super::{documents, redacting};
 use colloquy_model::commit::NameField;
@@ -78,7 +78,10 @@ fn header(
         }
         Some(HeaderDocument::Record {
             name, body, names, ..
-        }) => record(document, Record { name, body, names }, statements),
+        }) => {
+            record(document, Record { name, body, names }, statements);
+            forget_keys(document, statements);
+        }
         Some(HeaderDocument::RecordGone) => record_gone(document, statements),
         Some(HeaderDocument::Document(header)) => documents::put(document, header, statements),
         Some(HeaderDocument::DocumentGone { .. }) => documents::gone(document, statements),
@@ -86,6 +89,18 @@ fn header(
             documents::link_used(document, *share, *uses, statements);
         }
     }
+}
+
+/// An account was forgotten: the log must lose the keys of its texts, which stand in its record as
+/// it was before.
+fn forget_keys(document: &LogDocument, statements: &mut Statements) {
+    let is_forgotten = |row: &RowDocument| row.kind == EventKind::AccountForgotten as i32;
+    if !document.rows.iter().any(is_forgotten) {
+        return;
+    }
+    let first = log_id(uint(document.entity), Sequence::ZERO);
+    let earlier = doc! {"_id": {"$gte": first, "$lt": &document.id}};
+    statements.update(LOG, earlier, doc! {"$unset": {"header": ""}});
 }
 
 /// Notes what a commit leaves to be done.

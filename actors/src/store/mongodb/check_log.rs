@@ -150,6 +150,10 @@ impl Passed {
         }
         let mut by_collection: HashMap<&'static str, Vec<Entity>> = HashMap::new();
         for entity in std::mem::take(&mut self.ended) {
+            // The rows of an audit trail say all that there is of it.
+            if entity.kind == Kind::Audit as i32 {
+                continue;
+            }
             match collection_of(entity.kind) {
                 Some(collection) => by_collection.entry(collection).or_default().push(entity),
                 None => findings.note("kinds of entities", format!("entity {}", entity.number)),
@@ -228,7 +232,8 @@ impl Entity {
     }
 }
 
-/// Where the header of an entity stands; none where the code of its kind stands for nothing.
+/// Where the header of an entity stands; none where it has none, or the code of its kind stands for
+/// nothing.
 fn collection_of(kind: i32) -> Option<&'static str> {
     Some(match Kind::from_code(kind.into())? {
         Kind::Conversation => CONVERSATIONS,
@@ -238,7 +243,11 @@ fn collection_of(kind: i32) -> Option<&'static str> {
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => RECORDS,
+        | Kind::Supervision
+        | Kind::Client
+        | Kind::Grant
+        | Kind::SigningKeys => RECORDS,
+        Kind::Audit => return None,
     })
 }
 

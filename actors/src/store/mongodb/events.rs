@@ -19,6 +19,7 @@ use super::retention::FeedBounds;
 use super::schema::Collections;
 use super::veil::Veil;
 use super::{entity_events, event_totals, retention};
+use crate::sealing::texts;
 use crate::store::{EventPage, EventQuery, FeedRow, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
@@ -257,7 +258,8 @@ fn renamed(row: &PlacedRow<'_>) -> Option<FeedRow> {
     if row.row.kind != EventKind::RecordUpdated as i32 {
         return None;
     }
-    let Customer { customer_id, name } = serde_json::from_str(&row.row.payload).ok()?;
+    let payload = texts::opened_text(&row.row.payload).ok()?;
+    let Customer { customer_id, name } = serde_json::from_str(&payload).ok()?;
     let customer = uint(row.document.entity);
     (customer_id.number() == customer).then_some(FeedRow::Renamed {
         position: row.position,

@@ -7,9 +7,10 @@
 //! - `conversations`, `records` with `names`, `documents`, `versions`, `comments`, `renames`,
 //!   `chores`, `key_uses`, `endpoints`, `deliveries`, `replays`, `counters` and the floor of `feeds`
 //!   are handed out; of what is gone, users only, whose work is told.
-//! - of `meta` the operator, the position and what deliveries have reached are handed out, the
+//! - of `meta` the store key, as it is wrapped, the operator, the position and what deliveries have reached are handed out, the
 //!   others are of this database.
 //! - `messages` and `event_totals` are made again. `redactions` and `erasures` are done before.
+//!   `nonces` are of requests of the last minutes, and stay behind.
 
 use std::io;
 
@@ -30,7 +31,7 @@ use super::schema::{
     FEEDS, KEY_USES, LOG, META, NAMES, RECORDS, RENAMES, REPLAYS, VERSIONS,
 };
 use super::transfer::MongoTransfer;
-use super::{deliveries, open, positions};
+use super::{deliveries, open, positions, store_key};
 use crate::store::transfer_items::COUNTS_DELIVERIES;
 use crate::store::{
     Base64, ChoreItem, CommentItem, CounterItem, DepartedItem, Export, FeedItem, Item, KeyUseItem,
@@ -62,6 +63,9 @@ struct Exporter<'e> {
 
 impl Exporter<'_> {
     async fn run(&mut self) -> Result<(), TransferError> {
+        if let Some(key) = store_key::stored(self.collections).await? {
+            self.take(Item::StoreKey(key))?;
+        }
         let position = self.marks().await?;
         self.events().await?;
         self.conversations().await?;

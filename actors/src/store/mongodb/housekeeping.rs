@@ -12,6 +12,7 @@ use super::codec::{int, malformed, uint};
 use super::connection::answered;
 use super::erasing;
 use super::intents;
+use super::nonces;
 use super::pace::Pace;
 use super::progress::Progress;
 use super::redacting::Left;
@@ -83,6 +84,9 @@ impl Housekeeping {
                 }
                 if let Err(error) = tickets::delete_ended(&self.collections).await {
                     tracing::warn!(%error, "tickets that have ended wait to be deleted");
+                }
+                if let Err(error) = nonces::delete_ended(&self.collections).await {
+                    tracing::warn!(%error, "nonces that have ended wait to be deleted");
                 }
             }
             looks = tokio::select! {

@@ -18,11 +18,13 @@ use super::log::{
 };
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
-    FEEDS, KEY_USES, LOG, NAMES, RECORDS, RENAMES, REPLAYS, VERSIONS,
+    FEEDS, KEY_USES, LOG, META, NAMES, RECORDS, RENAMES, REPLAYS, VERSIONS,
 };
 use super::statements::Statements;
 use super::transfer::{DatabaseImport, MongoTransfer, import_of, is_empty, note_import};
-use super::{carry_over, open, positions};
+use super::{carry_over, open, positions, store_key};
+use crate::sealing::{MasterKeys, WrappedKey};
+use crate::store::transfer::refuse_other_key;
 use crate::store::transfer_items::COUNTS_DELIVERIES;
 use crate::store::{
     AnswerItem, Base64, ChoreItem, ConversationItem, CounterItem, DeliveryItem, DocumentItem,
@@ -61,6 +63,7 @@ impl Import for MongoTransfer {
     fn write(&mut self, items: Vec<Item>, mark: ImportMark) -> Result<(), TransferError> {
         let mut block = Block {
             collections: &self.collections,
+            master_keys: self.master_keys.as_ref(),
             leads: &mut self.leads,
             was_begun: self.was_begun,
             inserts: BTreeMap::new(),
@@ -84,6 +87,8 @@ impl Import for MongoTransfer {
 /// One block on its way into the database.
 struct Block<'t> {
     collections: &'t Collections,
+    /// What unwraps the store key.
+    master_keys: Option<&'t MasterKeys>,
     /// By how much positions are ahead of the numbers that cursors show, by tenant.
     leads: &'t mut HashMap<i64, i64>,
     /// Whether an earlier run may have brought events of a tenant that is not known here.
@@ -126,13 +131,22 @@ impl Block<'_> {
         self.inserts.entry(collection).or_default().push(document);
     }
 
+    fn put_store_key(&mut self, key: WrappedKey) -> Result<(), TransferError> {
+        refuse_other_key(&key, self.master_keys)?;
+        let set = doc! {"$set": {"name": key.name, "wrapped": key.wrapped}};
+        self.statements
+            .put(META, store_key::STORE_KEY, Document::new(), set);
+        Ok(())
+    }
+
     fn put(&mut self, item: Item) -> Result<(), TransferError> {
         match item {
             Item::Marks(marks) => self.put_marks(marks),
+            Item::StoreKey(key) => self.put_store_key(key)?,
             Item::Operator(operator) => {
                 let set = doc! {"$setOnInsert": {"hash": binary(&operator.hash.0)}};
                 self.statements
-                    .put(super::schema::META, open::OPERATOR, Document::new(), set);
+                    .put(META, open::OPERATOR, Document::new(), set);
             }
             Item::Event(event) => self.put_event(*event),
             Item::Conversation(conversation) => {

@@ -39,7 +39,11 @@ pub(super) async fn load(
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => {
+        | Kind::Supervision
+        | Kind::Audit
+        | Kind::Client
+        | Kind::Grant
+        | Kind::SigningKeys => {
             wait_for_header(collections, subject.kind, subject.number).await?;
             Ok(record(collections, subject).await?.map(Stored::Record))
         }
@@ -56,7 +60,11 @@ fn headers_of(kind: Kind) -> &'static str {
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => RECORDS,
+        | Kind::Supervision
+        | Kind::Audit
+        | Kind::Client
+        | Kind::Grant
+        | Kind::SigningKeys => RECORDS,
     }
 }
 

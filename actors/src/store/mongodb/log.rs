@@ -11,7 +11,7 @@ use super::codec::{binary, code, int, uint};
 use super::header::HeaderDocument;
 use crate::store::digest::{PayloadDigest, PayloadDigests};
 use colloquy_model::caller::{Actor, Tenant};
-use colloquy_model::commit::{Chore, Commit, Effect, KeptAnswer, NewRow};
+use colloquy_model::commit::{Chore, Commit, KeptAnswer, NewRow};
 use colloquy_model::conversation::{MessageCounts, SenderType};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
@@ -128,6 +128,7 @@ pub(super) struct RowDocument {
 /// Who did it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ActorDocument {
+    /// The code of the credential.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) key: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -179,12 +180,7 @@ impl LogDocument {
     /// A commit as it stands in the log from this position on.
     pub(super) fn of(commit: &Commit, digests: &PayloadDigests) -> Self {
         let Subject { kind, number, tail } = commit.subject;
-        let rows = commit
-            .rows
-            .iter()
-            .zip(digests)
-            .map(|(row, digest)| RowDocument::of(commit, row, digest))
-            .collect();
+        let rows = RowDocument::all_of(commit, digests).collect();
         let first = if commit.rows.is_empty() {
             Sequence::ZERO
         } else {
@@ -211,26 +207,14 @@ impl LogDocument {
             rows,
             header: HeaderDocument::of(commit),
             redacts: commit.redacts.map(|original| int(original.0)),
-            renamed: commit.effects.iter().find_map(|effect| match effect {
-                Effect::CustomerRenamed(_, name) => Some(name.to_string()),
-                Effect::Account(..)
-                | Effect::Key(..)
-                | Effect::User(..)
-                | Effect::UserGone(..)
-                | Effect::Endpoint(_)
-                | Effect::EndpointGone(_)
-                | Effect::Snoozed(_)
-                | Effect::Supervision(_) => None,
-            }),
+            renamed: commit.new_name().map(str::to_owned),
             chore: commit.chore.map(ChoreDocument::of),
         }
     }
 
     /// Takes the rows of a plain commit that follows directly behind its last row.
     pub(super) fn append(&mut self, commit: &Commit, digests: &PayloadDigests) {
-        let rows = commit.rows.iter().zip(digests);
-        self.rows
-            .extend(rows.map(|(row, digest)| RowDocument::of(commit, row, digest)));
+        self.rows.extend(RowDocument::all_of(commit, digests));
     }
 
     /// How many positions it takes: each row's, or one for an answer without rows.
@@ -256,8 +240,18 @@ impl LogDocument {
         let kind = Kind::from_code(self.kind.into());
         self.renamed.is_some()
             || kind.is_some_and(|kind| match kind {
-                Kind::Account | Kind::Key | Kind::User | Kind::Supervision => true,
-                Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document => false,
+                Kind::Account
+                | Kind::Key
+                | Kind::User
+                | Kind::Supervision
+                | Kind::Client
+                | Kind::Grant
+                | Kind::SigningKeys => true,
+                Kind::Customer
+                | Kind::Conversation
+                | Kind::Webhook
+                | Kind::Document
+                | Kind::Audit => false,
             })
     }
 
@@ -308,7 +302,14 @@ impl LogDocument {
 }
 
 impl RowDocument {
-    fn of(commit: &Commit, row: &NewRow, digest: &PayloadDigest) -> Self {
+    /// The rows of a commit.
+    fn all_of(commit: &Commit, digests: &PayloadDigests) -> impl Iterator<Item = Self> {
+        let rows = commit.rows.iter().zip(commit.stored_payloads());
+        let rows = rows.zip(digests);
+        rows.map(|(row, digest)| RowDocument::of(commit, row, digest))
+    }
+
+    fn of(commit: &Commit, (row, payload): (&NewRow, &Bytes), digest: &PayloadDigest) -> Self {
         let seen = row.seen.as_ref();
         RowDocument {
             kind: row.kind as i32,
@@ -329,7 +330,7 @@ impl RowDocument {
             by: ActorDocument::of(&commit.actor),
             salt: Some(binary(&digest.salt)),
             hash: binary(&digest.hash),
-            payload: String::from_utf8_lossy(&row.payload).into_owned(),
+            payload: String::from_utf8_lossy(payload).into_owned(),
         }
     }
 
@@ -380,7 +381,7 @@ impl ChoreDocument {
 impl ActorDocument {
     fn of(actor: &Actor) -> Self {
         ActorDocument {
-            key: actor.key.map(|key| int(key.number())),
+            key: actor.credential.code(),
             user: actor.user.map(|user| int(user.number())),
             address: actor.address.map(|address| address.to_string()),
             request: actor.request_id.to_string(),

@@ -14,6 +14,7 @@ use super::find::{all, named, one};
 use super::log::{LogDocument, RowDocument};
 use super::places::{EditDocument, PlaceDocument, message_id};
 use super::schema::{CONVERSATIONS, Collections, LOG, MESSAGES};
+use crate::sealing::texts;
 use crate::store::{MessageQuery, ReadError, RevisionQuery, StoredMessage, StoredPage};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{MessageView, RevisionView, SenderType};
@@ -52,8 +53,10 @@ fn place_of(conversation: Subject, message: MessageId) -> Document {
 }
 
 /// A text as its row has it.
-fn text(row: &RowDocument) -> Result<MessageView, ReadError> {
-    serde_json::from_str(&row.payload).map_err(|error| damaged("a message's text", error).into())
+pub(super) fn text(row: &RowDocument) -> Result<MessageView, ReadError> {
+    let text = texts::opened_text(&row.payload);
+    let text = text.map_err(|error| damaged("a message's text", error))?;
+    serde_json::from_str(&text).map_err(|error| damaged("a message's text", error).into())
 }
 
 /// A message as it stands now.
@@ -243,7 +246,6 @@ impl Transcript<'_> {
     ) -> Result<StoredPage<Arc<str>>, ReadError> {
         let total = self.rank_up_to(int(u64::MAX).unsigned_abs()).await?;
         let RankRange { first, end } = self.ranks(query, cursor, total).await?;
-        // What came since the total was read stands on no page of it.
         let end = end.min(total + 1).max(first);
         let mut items = self.read(RankRange { first, end }).await?;
         let is_descending = query.paging.order == Order::Desc;
@@ -277,9 +279,11 @@ impl Transcript<'_> {
             first,
             end: first.saturating_add(limit).min(total + 1).max(first),
         };
-        let below = |end: u64| RankRange {
-            first: end.saturating_sub(limit).max(1),
-            end: end.max(1),
+        // What came since the total was read stands on no page of it, and takes no place there.
+        let below = |end: u64| {
+            let end = end.min(total + 1).max(1);
+            let first = end.saturating_sub(limit).max(1);
+            RankRange { first, end }
         };
         if query.after_seq.is_some() || query.before_seq.is_some() {
             let low = match query.after_seq {

@@ -10,9 +10,11 @@ mod account_numbers;
 mod activity;
 mod admission;
 mod aging;
+mod audit;
 mod broadcasts;
 mod carry_over;
 mod carrying;
+mod chain;
 mod check;
 mod check_counters;
 mod check_log;
@@ -30,6 +32,7 @@ mod delivery_tidying;
 mod document_lists;
 mod document_loads;
 mod documents;
+mod emptied_rows;
 mod entity_documents;
 mod entity_events;
 mod erasing;
@@ -51,11 +54,13 @@ mod housekeeping;
 mod import;
 mod intents;
 mod kept_answers;
+mod linking;
 mod lists;
 mod loads;
 mod log;
 mod message_lists;
 mod nodes;
+mod nonces;
 mod open;
 mod pace;
 mod places;
@@ -68,9 +73,11 @@ mod relayed_requests;
 mod retention;
 mod roles;
 mod schema;
+mod sealed_documents;
 mod sizes;
 mod sizing;
 mod statements;
+mod store_key;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -96,19 +103,23 @@ use tokio::sync::{Notify, watch};
 use self::aging::Aging;
 use self::broadcasts::Broadcasts;
 use self::carrying::Carrying;
+pub use self::chain::MongoChain;
 pub use self::check::check;
 use self::deliveries::{Deliverer, Deliveries, DeliveryParts};
 use self::following::LogFollower;
 use self::housekeeping::Housekeeping;
+use self::linking::Linker;
 use self::nodes::{Known, Membership};
 pub use self::open::OpenError;
 use self::pace::Pace;
 use self::progress::Progress;
 use self::schema::Collections;
 use self::sizing::Sizing;
+pub use self::store_key::use_key_of;
 pub use self::transfer::MongoTransfer;
 use self::work::Work;
 use self::writer::Writer;
+use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::{CommitSink, Later, Operator, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::position::Position;
@@ -128,6 +139,8 @@ pub struct MongoSettings<'s> {
     pub database: &'s str,
     /// The operators' token; none: one is made at the first start.
     pub operator_token: Option<&'s str>,
+    /// The master keys; where none is given, one is kept in the database.
+    pub master_keys: &'s GivenKeys,
     /// How long events are kept; none: for ever.
     pub events_kept: Option<Duration>,
     /// How many lists may wait for their turn, and how long.
@@ -150,6 +163,7 @@ pub struct MongoStore {
     /// Accounts take turns with their lists.
     lists: FairSemaphore,
     list_wait: Duration,
+    master_keys: MasterKeys,
     /// Disconnected when the thread has ended.
     ended: Mutex<Receiver<()>>,
 }
@@ -175,19 +189,17 @@ impl MongoStore {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (uri, name) = (settings.uri.to_owned(), settings.database.to_owned());
-        let token = settings.operator_token.map(str::to_owned);
+        let given = Given {
+            token: settings.operator_token.map(str::to_owned),
+            keys: settings.master_keys.clone(),
+        };
         let pace = Pace {
             events_kept: settings.events_kept,
             ..pace
         };
         let start = move |sink| async move {
-            Parts::open(
-                pace,
-                &connection::database(&uri, &name).await?,
-                token.as_deref(),
-                sink,
-            )
-            .await
+            let database = connection::database(&uri, &name).await?;
+            Parts::open(pace, &database, given, sink).await
         };
         let (opened, open) = sync_channel(1);
         let (ends, ended) = sync_channel::<()>(1);
@@ -195,14 +207,14 @@ impl MongoStore {
             let _ends = ends;
             runtime.block_on(async move {
                 match start(sink).await {
-                    Ok((parts, operator)) => {
+                    Ok((parts, at_start)) => {
                         let shared = parts.shared();
                         let membership = Arc::clone(&shared.membership);
                         let running = parts.run();
                         let serving = async move {
                             membership.current().await;
                             // Whoever opens waits for it.
-                            drop(opened.send(Ok((shared, operator))));
+                            drop(opened.send(Ok((shared, at_start))));
                         };
                         tokio::join!(running, serving);
                     }
@@ -213,7 +225,7 @@ impl MongoStore {
         };
         threads::spawn("writer", threads::EndProcess, work)?;
         let gone = || OpenError::Thread(std::io::Error::other("the thread ended at its start"));
-        let (shared, operator) = open.recv().map_err(|_| gone())??;
+        let (shared, at_start) = open.recv().map_err(|_| gone())??;
         let store = MongoStore {
             inbox: shared.inbox,
             deliveries: shared.deliveries,
@@ -227,8 +239,9 @@ impl MongoStore {
             lists: FairSemaphore::bounded(LISTS_AT_ONCE, settings.reads),
             list_wait: settings.reads.wait,
             ended: Mutex::new(ended),
+            master_keys: at_start.master_keys,
         };
-        Ok((store, operator))
+        Ok((store, at_start.operator))
     }
 
     /// Reads on the store's thread; whoever drops the answer has left, and nothing more is read. What
@@ -384,19 +397,33 @@ struct Parts {
     housekeeping: Housekeeping,
     aging: Aging,
     sizing: Sizing,
+    linker: Linker,
     /// Ends the housekeeping.
     close: watch::Sender<bool>,
+}
+
+/// What the settings give of what the store would otherwise make and keep.
+struct Given {
+    token: Option<String>,
+    keys: GivenKeys,
+}
+
+/// What a start finds or makes.
+struct AtStart {
+    operator: Operator,
+    master_keys: MasterKeys,
 }
 
 impl Parts {
     async fn open(
         pace: Pace,
         database: &Database,
-        operator_token: Option<&str>,
+        given: Given,
         sink: Arc<dyn CommitSink>,
-    ) -> Result<(Self, Operator), OpenError> {
+    ) -> Result<(Self, AtStart), OpenError> {
         let collections = Collections::of(database.clone());
         transfer::refuse_part(&collections).await?;
+        let master_keys = store_key::open(&collections, &given.keys).await?;
         collections.ensure_indexes().await?;
         let followed = watch::Sender::new(Position::ZERO);
         let (reached, listed) = watch::channel(Position::ZERO);
@@ -411,7 +438,7 @@ impl Parts {
         reached.send_replace(standing.carried);
         colloquy_model::id::never_below(open::newest(&collections).await?);
         open::tell(&collections, &*sink).await?;
-        let operator = open::operator(&collections, operator_token).await?;
+        let operator = open::operator(&collections, given.token.as_deref()).await?;
         sink.opened(standing.carried);
         followed.send_replace(standing.carried);
         let parts = Self::compose(
@@ -423,7 +450,11 @@ impl Parts {
                 own: reached,
             },
         );
-        Ok((parts, operator))
+        let at_start = AtStart {
+            operator,
+            master_keys,
+        };
+        Ok((parts, at_start))
     }
 
     /// Makes the parts of a store whose log is carried over up to a position.
@@ -476,9 +507,10 @@ impl Parts {
         };
         let follower = LogFollower::beside(&writer, to_tell, followed);
         let housekeeping = Housekeeping::beside(&writer, pace, closing.clone());
-        let sizing = Sizing::beside(&writer, pace, closing.clone());
-        let aging = Aging::beside(&writer, pace, all_listed.clone(), closing);
+        let aging = Aging::beside(&writer, pace, all_listed.clone(), closing.clone());
         Parts {
+            sizing: Sizing::beside(&writer, pace, closing.clone()),
+            linker: Linker::beside(&writer, pace, closing.clone()),
             writer,
             inbox,
             deliverer,
@@ -490,7 +522,6 @@ impl Parts {
             all_listed,
             housekeeping,
             aging,
-            sizing,
             close,
         }
     }
@@ -522,6 +553,7 @@ impl Parts {
             housekeeping,
             aging,
             sizing,
+            linker,
             close,
         } = self;
         drop((inbox, deliveries, all_listed));
@@ -530,13 +562,16 @@ impl Parts {
         let carrying = spawn(carrying.run());
         let following = spawn(follower.run());
         let (leave, leaving) = watch::channel(false);
-        let member = spawn(async move { membership.run(leaving).await });
+        let linking = spawn(linker.run());
+        let member = Arc::clone(&membership);
+        let member = spawn(async move { member.run(leaving).await });
         let housekeeping = spawn(housekeeping.run());
         let aging = spawn(aging.run());
         let sizing = spawn(sizing.run());
         let closed = writer.run().await;
         close.send_replace(true);
-        let _ = tokio::join!(housekeeping, aging, sizing, following, carrying);
+        let _ = tokio::join!(housekeeping, aging, sizing, linking, following, carrying);
+        linking::link_last(&membership).await;
         leave.send_replace(true);
         let _ = member.await;
         if let Some(done) = closed {

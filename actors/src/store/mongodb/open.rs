@@ -10,7 +10,8 @@ use super::codec::{binary, malformed, uint};
 use super::connection::answered;
 use super::entity_documents::RecordDocument;
 use super::schema::{Collections, KEY_USES, RECORDS, RENAMES};
-use crate::store::{CommitSink, Operator, TransferError};
+use crate::sealing::UnwrapError;
+use crate::store::{CommitSink, Operator, RECOVERED, TransferError};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::WebhookId;
@@ -42,6 +43,15 @@ pub enum OpenError {
          it"
     )]
     Importing(String),
+    /// The master keys at hand do not open it.
+    #[error("the master key: {0}")]
+    OtherMasterKey(#[from] UnwrapError),
+    /// The master key is gone.
+    #[error(
+        "the master key is missing: the database holds secrets that are sealed under one, and keeps none itself; give it by \
+         [encryption] master_key_file"
+    )]
+    NoMasterKey,
     /// What is to be erased before an export can't be.
     #[error("what is to be erased can't be: {0}")]
     Erasing(TransferError),
@@ -63,7 +73,7 @@ pub(super) async fn tell(
         .iter()
         .filter_map(|used| Some((used.get_i64("_id").ok()?, used.get_i64("at").ok()?)))
         .collect();
-    for kind in [Kind::Account, Kind::Key, Kind::User, Kind::Supervision] {
+    for kind in RECOVERED {
         let filter = doc! {"kind": kind as i32, "gone": false};
         let records: Vec<RecordDocument> = all(collections, RECORDS, filter).await?;
         for record in records {

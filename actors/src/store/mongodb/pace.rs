@@ -15,6 +15,8 @@ pub(super) struct Pace {
     pub(super) events_kept: Option<Duration>,
     /// How often events that are too old are looked for, at least.
     pub(super) trim_every: Duration,
+    /// How often what was written is linked into the audit trail's chain.
+    pub(super) link_every: Duration,
 }
 
 impl Default for Pace {
@@ -25,6 +27,7 @@ impl Default for Pace {
             answers_every: Duration::from_mins(1),
             events_kept: None,
             trim_every: Duration::from_mins(10),
+            link_every: Duration::from_secs(1),
         }
     }
 }

@@ -81,6 +81,10 @@ pub(super) fn number_of(kind: Kind, position: Position) -> FeedNumber {
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => FeedNumber::ZERO,
+        | Kind::Supervision
+        | Kind::Audit
+        | Kind::Client
+        | Kind::Grant
+        | Kind::SigningKeys => FeedNumber::ZERO,
     }
 }

@@ -9,10 +9,11 @@ use mongodb::bson::{Binary, Document, doc};
 use mongodb::error::Error;
 use serde::Deserialize;
 
-use super::codec::{binary, damaged, failed, int, uint};
+use super::codec::{binary, failed, int, uint};
 use super::delivery_logs::erase_answers;
 use super::find::one;
 use super::log::LogDocument;
+use super::message_lists;
 use super::places::{PlaceDocument, message_id};
 use super::schema::{Collections, LOG, MESSAGES, REDACTIONS};
 use super::statements::Statements;
@@ -147,10 +148,7 @@ async fn left_of(
     let row = document
         .as_ref()
         .and_then(|document| document.row(sequence));
-    Ok(row.and_then(|row| {
-        let left = serde_json::from_str(&row.payload);
-        left.map_err(|error| damaged(&redaction.id, error)).ok()
-    }))
+    Ok(row.and_then(|row| message_lists::text(row).ok()))
 }
 
 /// Leaves of a text what its redaction left of the message, with the time of the edit. What is made

@@ -29,7 +29,7 @@ const AT_ONCE: i64 = 512;
 
 /// What rows need not hold when they are events no more: messages and their edits hold state, and
 /// events of documents tell a search index that lags what has changed.
-const FREED: [EventKind; 3] = [
+pub(super) const FREED: [EventKind; 3] = [
     EventKind::ConversationCreated,
     EventKind::ConversationUpdated,
     EventKind::ConversationClosed,

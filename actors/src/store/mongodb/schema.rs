@@ -35,6 +35,8 @@ pub(super) const MESSAGES: &str = "messages";
 pub(super) const RECORDS: &str = "records";
 /// Names under which records are found, each with the position of the commit that gave it last.
 pub(super) const NAMES: &str = "names";
+/// The audit trail's chain, in slices.
+pub(super) const AUDIT_LINKS: &str = "audit_links";
 /// What commits announce before they are written, where they depend on more than their own entity.
 pub(super) const INTENTS: &str = "intents";
 /// How many there are of what lists count.
@@ -74,6 +76,8 @@ pub(super) const BROADCASTS: &str = "broadcasts";
 pub(super) const RELAYED: &str = "relayed_requests";
 /// Tickets that open a realtime connection, until they are redeemed or have ended.
 pub(super) const TICKETS: &str = "tickets";
+/// Nonces of signed requests that were let in, until their time is over.
+pub(super) const NONCES: &str = "nonces";
 /// Replays whose deliveries are not all made.
 pub(super) const REPLAYS: &str = "replays";
 
@@ -168,6 +172,7 @@ fn node_indexes() -> Vec<Index> {
         // An account's newest.
         plain(TICKETS, doc! {"account": 1, "ends_at": -1, "_id": 1}),
         plain(TICKETS, doc! {"ends_at": 1}),
+        plain(NONCES, doc! {"ends_at": 1}),
     ]
 }
 
@@ -187,6 +192,8 @@ fn log_indexes() -> Vec<Index> {
         plain(FEED_NUMBERS, doc! {"tenant": 1, "shown": 1}),
         plain(FEED_NUMBERS, doc! {"tenant": 1, "position": 1}),
         plain(FEED_NUMBERS, doc! {"position": 1}),
+        // The chain behind a position.
+        plain(AUDIT_LINKS, doc! {"last": 1}),
         // What lists count, in each writer's part.
         plain(
             COUNTERS,

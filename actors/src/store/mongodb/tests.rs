@@ -4,6 +4,7 @@
 //! builds, which is started once for all tests and ends with them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod chain;
 pub(super) mod commands;
 mod damage;
 mod health;
@@ -98,6 +99,7 @@ impl OwnDatabase {
             uri: uri(),
             database: &self.name,
             operator_token: Some("op_a-token"),
+            master_keys: &crate::sealing::GivenKeys::NONE,
             events_kept,
             reads: QueueBounds {
                 each: 256,
@@ -174,6 +176,7 @@ impl Bench for OwnDatabase {
             pace: Pace {
                 uses_every: Duration::from_millis(50),
                 trim_every: Duration::from_millis(50),
+                link_every: Duration::from_millis(50),
                 ..Pace::default()
             },
         }

@@ -22,10 +22,12 @@ struct TicketDocument {
     #[serde(rename = "_id")]
     id: Binary,
     account: i64,
-    /// The hash of the key's secret.
-    secret: Binary,
-    /// The user that the key acts for, by number and tail.
+    /// What it was made with, in JSON.
+    bearer: String,
+    /// The user that this acts for, by number and tail.
     user: Option<(i64, i64)>,
+    #[serde(default)]
+    signed: bool,
     ends_at: i64,
 }
 
@@ -34,26 +36,28 @@ impl TicketDocument {
         TicketDocument {
             id: binary(hash),
             account: i64::from(ticket.account),
-            secret: binary(&ticket.secret),
+            bearer: colloquy_model::json::text(&ticket.bearer),
             user: ticket
                 .user
                 .map(|user| (int(user.number()), int(user.tail()))),
+            signed: ticket.signed,
             ends_at: ticket.ends_at.0,
         }
     }
 
     fn ticket(self) -> std::result::Result<Ticket, ReadError> {
         let damage = |what| ReadError::from(damaged("a ticket", what));
-        let secret = <[u8; 32]>::try_from(self.secret.bytes)
-            .map_err(|_| damage("the hash of its key has not 32 bytes"))?;
+        let bearer = serde_json::from_str(&self.bearer)
+            .map_err(|_| damage("what it was made with can't be read"))?;
         let account =
             u32::try_from(self.account).map_err(|_| damage("its account has no such number"))?;
         Ok(Ticket {
             account,
-            secret,
+            bearer,
             user: self
                 .user
                 .map(|(number, tail)| UserId::from_parts(uint(number), uint(tail))),
+            signed: self.signed,
             ends_at: Timestamp(self.ends_at),
         })
     }

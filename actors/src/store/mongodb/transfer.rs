@@ -15,7 +15,8 @@ use super::positions::Standing;
 use super::recovery;
 use super::redacting::{self, Left};
 use super::schema::{Collections, META};
-use super::{deliveries, erasing, nodes};
+use super::{deliveries, erasing, nodes, store_key};
+use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::eraser::Eraser;
 use crate::store::{ImportMark, ReadError, TransferError};
 
@@ -41,6 +42,8 @@ pub struct MongoTransfer {
     pub(super) collections: Collections,
     /// Whether an import has begun before this one.
     pub(super) was_begun: bool,
+    /// What unwraps the store key of an import.
+    pub(super) master_keys: Option<MasterKeys>,
     /// By how much positions are ahead of the numbers that cursors show, by tenant.
     pub(super) leads: HashMap<i64, i64>,
 }
@@ -79,15 +82,17 @@ impl MongoTransfer {
         Ok(opened)
     }
 
-    /// Opens a database to put a dump into it.
+    /// Opens a database to put a dump into it, whose store key one of these master keys must unwrap.
     ///
     /// # Errors
     /// A server uses it, or it does not answer.
-    pub fn to_import(uri: &str, database: &str) -> Result<Self, OpenError> {
-        let opened = Self::open(uri, database)?;
-        opened
-            .runtime
-            .block_on(opened.collections.ensure_indexes())?;
+    pub fn to_import(uri: &str, database: &str, given: &GivenKeys) -> Result<Self, OpenError> {
+        let mut opened = Self::open(uri, database)?;
+        let collections = &opened.collections;
+        opened.master_keys = opened.runtime.block_on(async {
+            collections.ensure_indexes().await?;
+            store_key::at_hand(collections, given).await
+        })?;
         Ok(opened)
     }
 
@@ -102,6 +107,7 @@ impl MongoTransfer {
             runtime,
             collections,
             was_begun: false,
+            master_keys: None,
             leads: HashMap::new(),
         })
     }

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use mongodb::bson::{Document, doc};
 use serde::Deserialize;
 
-use super::codec::{damaged, int, uint};
+use super::codec::{int, uint};
 use super::find::all;
 use super::log::{LogDocument, RowDocument};
+use super::message_lists;
 use super::schema::{Collections, REDACTIONS};
 use crate::store::ReadError;
-use colloquy_model::conversation::MessageView;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::sequence::Sequence;
 
@@ -89,8 +89,7 @@ impl Veil {
         if !self.hides(document, sequence, row) {
             return Ok(Bytes::copy_from_slice(row.payload.as_bytes()));
         }
-        let mut text: MessageView = serde_json::from_str(&row.payload)
-            .map_err(|error| damaged(&format!("{}: a hidden text", document.id), error))?;
+        let mut text = message_lists::text(row)?;
         text.erase();
         Ok(colloquy_model::json::bytes(&text))
     }

@@ -6,9 +6,10 @@ use super::codec::{Columns, columns, int};
 use super::identifiers;
 use super::row_page::{RowPage, Scan, Where};
 use crate::store::{ActivityQuery, ActivityRow, StoredPage};
+use colloquy_model::caller::CredentialId;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{KeyId, UserId};
+use colloquy_model::id::UserId;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
@@ -80,9 +81,10 @@ columns! {
         happened: EventKind,
         at: Timestamp,
         by_user: Option<EntityNumber>,
-        by_key: Option<EntityNumber>,
-        by_tail: Option<u64> = "coalesce((SELECT tail FROM records WHERE n = coalesce(by_user, by_key)),
-            (SELECT tail FROM departed WHERE n = by_user))",
+        by_key: Option<i64>,
+        by_tail: Option<u64> = "coalesce(
+            (SELECT tail FROM records WHERE n = coalesce(by_user, by_key & 1152921504606846975)),
+            (SELECT tail FROM departed WHERE n = coalesce(by_user, by_key & 1152921504606846975)))",
         payload: Option<Vec<u8>>,
     }
 }
@@ -91,7 +93,8 @@ fn activity(row: &Row<'_>) -> rusqlite::Result<ActivityRow> {
     let row = StoredActivity::read(row)?;
     let actor = match (row.by_user, row.by_key, row.by_tail) {
         (Some(user), _, Some(tail)) => Some(UserId::from_parts(user, tail).to_string()),
-        (None, Some(key), Some(tail)) => Some(KeyId::from_parts(key, tail).to_string()),
+        (None, Some(code), Some(tail)) => CredentialId::from_code(Some(code), tail, None)
+            .and_then(CredentialId::shown_in_activity),
         (_, _, _) => None,
     };
     Ok(ActivityRow {

@@ -4,20 +4,22 @@
 
 use std::collections::{HashMap, HashSet};
 
+use bytes::Bytes;
 use rusqlite::{Connection, params};
 
+use super::chain::ChainEnd;
 use super::codec::{NO_EVENT, insert, int, only, optional_millis, uint};
 use super::counters::CounterMoves;
 use super::deliveries::Care;
 use super::delivery_tidying::Tidying;
+use super::sealed_rows::{SealedCommit, sealed_answer};
 use super::{chores, conditions, headers, redacting};
 use crate::store::digest::PayloadDigests;
 use crate::store::{DeliverySlice, FirstRow, Written};
-use colloquy_model::commit::{Commit, ConstraintViolation, Effect, NewRow};
+use colloquy_model::commit::{Commit, ConstraintViolation, NewRow};
 use colloquy_model::conversation::SenderType;
 use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::CustomerId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
@@ -44,6 +46,9 @@ pub(super) struct Counts {
     numbers: HashMap<i64, i64>,
     /// Tenants whose number has moved since it was last written down.
     moved: HashSet<i64>,
+    /// The end of the audit trail's chain, and as it was when the running transaction began.
+    chain: ChainEnd,
+    begun_chain: ChainEnd,
     /// Where the running transaction began, and the numbers that it has replaced.
     begun_at: Position,
     replaced: Vec<(i64, i64)>,
@@ -59,8 +64,18 @@ impl Counts {
         }
     }
 
+    /// The same, with the chain going on from this end.
+    pub(super) fn linking(self, chain: ChainEnd) -> Self {
+        Counts {
+            chain,
+            begun_chain: chain,
+            ..self
+        }
+    }
+
     /// Notes that a transaction begins, to go back to.
     pub(super) fn begin(&mut self) {
+        self.begun_chain = self.chain;
         self.begun_at = self.next_pos;
         self.replaced.clear();
     }
@@ -72,6 +87,7 @@ impl Counts {
 
     /// The transaction was rolled back: the counts are those of its begin.
     pub(super) fn rewind(&mut self) {
+        self.chain = self.begun_chain;
         self.next_pos = self.begun_at;
         for (tenant, number) in self.replaced.drain(..).rev() {
             self.numbers.insert(tenant, number);
@@ -172,7 +188,7 @@ impl<'c> Batch<'c> {
         if commit.rows.is_empty() && commit.answer.is_some() {
             self.insert_answer(commit)?;
         }
-        for (index, row) in commit.rows.iter().enumerate() {
+        for (index, row) in commit.rows.iter().zip(commit.stored_payloads()).enumerate() {
             self.insert_row(commit, index, row, digests)?;
         }
         if let Some(original) = commit.redacts {
@@ -187,16 +203,17 @@ impl<'c> Batch<'c> {
         if let Some(chore) = commit.chore {
             chores::note(self.connection, chore)?;
         }
-        for effect in &commit.effects {
-            if let Effect::CustomerRenamed(customer, name) = effect {
-                self.rename(*customer, name, commit.expected.next())?;
-            }
+        if let Some(name) = commit.new_name() {
+            self.rename(commit.subject.number, name, commit.expected.next())?;
         }
         Ok(Verdict::Written(first))
     }
 
-    /// Writes the counters that the commits of this transaction moved.
+    /// Writes the counters that the commits of this transaction moved, and the end of the chain.
     pub(super) fn finish(mut self) -> rusqlite::Result<()> {
+        if self.counts.chain.position() != self.counts.begun_chain.position() {
+            self.counts.chain.write(self.connection)?;
+        }
         self.counters.write(self.connection)
     }
 
@@ -231,29 +248,37 @@ impl<'c> Batch<'c> {
         &mut self,
         commit: &Commit,
         index: usize,
-        row: &NewRow,
+        (row, payload): (&NewRow, &Bytes),
         digests: &PayloadDigests,
     ) -> rusqlite::Result<()> {
         let pos = self.next_pos();
         let number = self.next_number(commit);
         let sequence = commit.expected.plus(index + 1);
         let entity = int(commit.subject.number.0);
-        let edit: Option<i64> = match row.edits {
-            Some(original) => self.repoint(entity, original, pos)?,
-            None => None,
-        };
-        let kept = if index == 0 {
-            commit.answer.as_ref()
-        } else {
-            None
-        };
+        let edit = self.note_edit(entity, row, pos)?;
+        let kept = commit.answer.as_ref().filter(|_| index == 0);
         let digest = digests.get(index);
         let address = commit.actor.address.map(|address| address.to_string());
         let seen = row.seen.as_ref();
+        // A conversation is never deleted before its rows are: its own row says the rest.
+        let named = Some(commit.subject).filter(|subject| subject.kind != Kind::Conversation);
+        let hash = digest.map(|digest| digest.hash);
+        let sealed = SealedCommit {
+            commit,
+            named,
+            number,
+            address: address.as_deref(),
+        };
+        let link = self
+            .counts
+            .chain
+            .add(pos.0, &sealed.row(pos, sequence, row, hash.as_ref()));
         insert!(self.connection, "INSERT INTO rows", {
             pos: pos.0,
             entity: entity,
             seq: int(sequence.0),
+            kind: named.map(|subject| subject.kind as i64),
+            tail: named.map(|subject| int(subject.tail)),
             happened: row.kind as i64,
             scope: commit.tenant.number(),
             number: number,
@@ -267,25 +292,34 @@ impl<'c> Batch<'c> {
             assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number().0)),
             sender: seen.and_then(|seen| seen.sender).map(SenderType::code),
             edit: edit,
-            by_key: commit.actor.key.map(|key| int(key.number().0)),
+            by_key: commit.actor.credential.code(),
             by_user: commit.actor.user.map(|user| int(user.number().0)),
             by_address: address,
             by_request: &*commit.actor.request_id,
             salt: digest.map(|digest| digest.salt),
-            hash: digest.map(|digest| digest.hash).unwrap_or_default(),
+            hash: hash.unwrap_or_default(),
+            link: link,
             key: kept.map(|kept| kept.reservation.hash()),
             request: kept.map(|kept| kept.reservation.request().bytes()),
             done: kept.map(|kept| kept.done.code()),
             answer_id: kept.and_then(|kept| kept.id.as_deref()),
             etag: kept.and_then(|kept| kept.etag.as_deref()),
             answer: kept.and_then(|kept| kept.body.as_deref()),
-            payload: &row.payload[..],
+            payload: &payload[..],
         })?;
-        if let Some(original) = row.edits {
-            self.insert_edit(entity, original, pos)?;
-        }
         self.sequences.insert(commit.subject.number, sequence);
         Ok(())
+    }
+
+    /// Points the message that a row edits to that row, which stands at this position; gives what it
+    /// pointed to before.
+    fn note_edit(&self, entity: i64, row: &NewRow, pos: Position) -> rusqlite::Result<Option<i64>> {
+        let Some(original) = row.edits else {
+            return Ok(None);
+        };
+        let before = self.repoint(entity, original, pos)?;
+        self.insert_edit(entity, original, pos)?;
+        Ok(before)
     }
 
     /// Notes the next edit of a message, which stands at this position.
@@ -304,6 +338,7 @@ impl<'c> Batch<'c> {
     fn insert_answer(&mut self, commit: &Commit) -> rusqlite::Result<()> {
         let pos = self.next_pos();
         let kept = commit.answer.as_ref();
+        let link = self.counts.chain.add(pos.0, &sealed_answer(commit, pos));
         insert!(self.connection, "INSERT INTO rows", {
             pos: pos.0,
             entity: int(commit.subject.number.0),
@@ -315,6 +350,7 @@ impl<'c> Batch<'c> {
             from_system: 0,
             by_request: &*commit.actor.request_id,
             hash: Vec::new(),
+            link: link,
             key: kept.map(|kept| kept.reservation.hash()),
             request: kept.map(|kept| kept.reservation.request().bytes()),
             done: kept.map(|kept| kept.done.code()),
@@ -343,12 +379,17 @@ impl<'c> Batch<'c> {
     }
 
     /// A customer's new name is copied into its conversations' headers later, in slices.
-    fn rename(&self, customer: CustomerId, name: &str, revision: Sequence) -> rusqlite::Result<()> {
+    fn rename(
+        &self,
+        customer: EntityNumber,
+        name: &str,
+        revision: Sequence,
+    ) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO renames(customer, name, revision) VALUES (?1, ?2, ?3)",
             )?
-            .execute(params![int(customer.number().0), name, int(revision.0)])?;
+            .execute(params![int(customer.0), name, int(revision.0)])?;
         Ok(())
     }
 }

@@ -6,11 +6,12 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use sha2::{Digest, Sha256};
 
-use super::codec::{Columns, columns, only, whole};
+use super::codec::{self, Columns, columns, only, whole};
 use super::counters::Counted;
 use super::delivery_tidying::TO_GO;
 use super::file::{OpenError, connect, lock};
 use super::slices::{self, EntryRow, Slice, Totals};
+use super::trails;
 use crate::store::{DeliveryState, Finding};
 use colloquy_model::conversation::Status;
 use colloquy_model::entity_number::EntityNumber;
@@ -161,6 +162,11 @@ pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
         check: "the feed by account",
         found,
     }));
+    let trails = astray(&connection)?.into_iter();
+    findings.extend(trails.map(|found| Finding {
+        check: "the audit trails",
+        found,
+    }));
     Ok(findings)
 }
 
@@ -230,6 +236,7 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         let mut chain = Chain {
             connection,
             tenant,
+            is_trail: false,
             findings: &mut findings,
         };
         let end = chain.walk(slices::first_of(floor))?;
@@ -240,7 +247,7 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         }
     }
     let strays = "SELECT 'scope ' || scope FROM (SELECT scope FROM feed UNION SELECT scope FROM feed_assignees)
-                  WHERE scope NOT IN (SELECT scope FROM scopes)";
+                  WHERE scope % 4 <> 0 AND scope NOT IN (SELECT scope FROM scopes)";
     let mut query = connection.prepare(strays)?;
     let strays = query
         .query_map([], only)?
@@ -249,10 +256,38 @@ fn misfed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// The slices of one tenant, one after the other.
+/// Trails that are not what the rows say, or do not tell of all of them.
+fn astray(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut findings = Vec::new();
+    let mut counted = trails::counted(connection)?;
+    let sql = "SELECT DISTINCT scope FROM feed WHERE scope % 4 = 0";
+    let mut query = connection.prepare(sql)?;
+    let written = query.query_map([], only)?;
+    for trail in written.collect::<rusqlite::Result<Vec<i64>>>()? {
+        counted.entry(trail).or_insert(0);
+    }
+    for (trail, records) in counted {
+        let mut chain = Chain {
+            connection,
+            tenant: trail,
+            is_trail: true,
+            findings: &mut findings,
+        };
+        let end = chain.walk(1)?;
+        if end != records + 1 {
+            findings.push(format!(
+                "scope {trail}: ends before {end}, and has {records} records"
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+/// The slices of one tenant, or of one audit trail, one after the other.
 struct Chain<'c> {
     connection: &'c Connection,
     tenant: i64,
+    is_trail: bool,
     findings: &'c mut Vec<String>,
 }
 
@@ -268,11 +303,7 @@ impl Chain<'_> {
         let mut next: Option<(u64, Totals)> = None;
         let mut shares: HashMap<EntityNumber, u64> = HashMap::new();
         let mut listed = 0;
-        while let Some(slice) = slices::oldest(
-            self.connection,
-            self.tenant,
-            next.as_ref().map_or(0, |next| next.0),
-        )? {
+        while let Some(slice) = self.next_slice(next.as_ref().map_or(0, |next| next.0))? {
             match &next {
                 None if slice.first > latest => self.found(slice.first, "those before are missing"),
                 Some((end, before)) if slice.first != *end || slice.before != *before => {
@@ -302,8 +333,36 @@ impl Chain<'_> {
         Ok(next.map_or(1, |next| next.0))
     }
 
+    /// The next slice from this number on; none where none is left that can be read.
+    fn next_slice(&mut self, from: u64) -> rusqlite::Result<Option<Slice>> {
+        match slices::oldest(self.connection, self.tenant, from) {
+            Err(error) if codec::unreadable(&error).is_some() => {
+                self.found(from, "it can't be read");
+                Ok(None)
+            }
+            slice => slice,
+        }
+    }
+
+    /// Compares each entry of a slice of a trail with its row.
+    fn compare_records(&mut self, slice: &Slice) -> rusqlite::Result<()> {
+        for (_, entry) in slice.numbered() {
+            let found = trails::entry_at(self.connection, entry.pos)?;
+            let is_same = found.is_some_and(|(found, trails)| {
+                found == *entry && trails.contains(&Some(self.tenant))
+            });
+            if !is_same {
+                self.found(slice.first, "a record is not as its row");
+            }
+        }
+        Ok(())
+    }
+
     /// Compares each entry of a slice with its row.
     fn compare(&mut self, slice: &Slice) -> rusqlite::Result<()> {
+        if self.is_trail {
+            return self.compare_records(slice);
+        }
         let connection = self.connection;
         let mut query = connection.prepare_cached(&format!(
             "SELECT {} FROM rows WHERE pos = ?1 AND scope = ?2",

@@ -15,6 +15,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, Type, ValueRef};
 use rusqlite::{ErrorCode, Row};
 use serde_json::value::RawValue;
 
+use crate::sealing::texts;
 use crate::store::{Base64, ConversationHeader, DeliveryState, ReadError, StoredRecord, Text};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, ConversationState, MessageCounts, Priority, Status};
@@ -496,7 +497,7 @@ pub(super) fn check_metadata(
     state: &ConversationState,
 ) -> rusqlite::Result<()> {
     // What most have need not be looked at.
-    if &*state.metadata == "{}" {
+    if &*state.metadata == "{}" || texts::is_encrypted(state.metadata.as_bytes()) {
         return Ok(());
     }
     let object =

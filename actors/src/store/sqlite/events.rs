@@ -12,6 +12,7 @@ use super::identifiers;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted, WantedRows, WantedValues};
 use super::timeline::{self, PageEnd, Places};
+use crate::sealing::texts;
 use crate::store::{EventPage, EventQuery, FeedRow, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority};
@@ -551,7 +552,8 @@ fn renamed(place: &PlaceRow, row: &EventRow<'_>) -> Option<FeedRow> {
     if row.happened != EventKind::RecordUpdated as i64 {
         return None;
     }
-    let Customer { customer_id, name } = serde_json::from_slice(row.payload?).ok()?;
+    let payload = texts::opened(row.payload?).ok()?;
+    let Customer { customer_id, name } = serde_json::from_slice(&payload).ok()?;
     (customer_id.number() == place.entity).then_some(FeedRow::Renamed {
         position: place.pos,
         customer: place.entity,

@@ -4,12 +4,14 @@
 //! - `rows` are events; answers whose time is over stay behind. `edits` stand in the rows. `feed`,
 //!   `feed_assignees`, `key_slices` and `older_keys` are made again from rows; `feed_numbers` is in
 //!   the numbers of events.
+//! - `store_key` is handed out as it is wrapped: its master key does not move.
 //! - `conversations`, `records` with `names`, `departed`, `documents` with `readers`, `links`,
 //!   `link_uses` and `anchors`, `versions`, `comments`, `renames`, `chores`, `key_uses`,
 //!   `endpoints`, `deliveries`, `replays`, `counters` and `operator` are handed out.
 //! - of `scopes` the floor is handed out, the number is the last one of the events; of `meta` what
 //!   deliveries have reached, the others are marks of this file.
-//! - `redactions` and `erasures` are done before. `imports` is of this file.
+//! - `redactions` and `erasures` are done before. `imports` is of this file. `nonces` are of requests
+//!   of the last minutes, and stay behind.
 
 use std::io;
 
@@ -19,6 +21,7 @@ use serde::Deserialize;
 use super::codec::{Columns, columns, int, only, whole};
 use super::feed_numbers::FeedNumbers;
 use super::slices;
+use super::store_key;
 use super::transfer::SqliteTransfer;
 use crate::store::{
     ActorItem, AnswerItem, Base64, ChoreItem, CommentItem, ConversationItem, CounterItem,
@@ -40,6 +43,9 @@ impl Export for SqliteTransfer {
     ) -> Result<(), TransferError> {
         let connection = &self.connection;
         let mut take = |item| take(item).map_err(TransferError::Output);
+        if let Some(key) = store_key::stored(connection)? {
+            take(Item::StoreKey(key))?;
+        }
         take(Item::Marks(marks(connection)?))?;
         each(connection, "operator", &mut |row| take(Item::Operator(row)))?;
         events(connection, &mut take)?;

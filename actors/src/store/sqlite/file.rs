@@ -7,8 +7,9 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::sealing::{KeyFileError, UnwrapError};
 use colloquy_model::entity::Subject;
-use colloquy_runtime::file_lock;
+use colloquy_runtime::{file_lock, private_file};
 
 /// How long another process that holds the file is waited for: callers are told that nothing was
 /// done before they stop waiting, behind a batch before theirs and behind chores.
@@ -47,6 +48,18 @@ pub enum OpenError {
     /// SQLite's own error, as it says it.
     #[error("the store can't be opened: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// The master key can't be read or kept.
+    #[error("the master key: {0}")]
+    MasterKey(#[from] KeyFileError),
+    /// The master key is gone.
+    #[error(
+        "the master key is missing: {0} is not there, and the store holds secrets that are sealed under it; put the file back, or \
+         give the key by [encryption] master_key_file"
+    )]
+    NoMasterKey(PathBuf),
+    /// The master keys at hand do not open it.
+    #[error("the master key: {0}")]
+    OtherMasterKey(#[from] UnwrapError),
     /// A record without which the others can't be told apart.
     #[error("{0} can't be read: {1}; put its record right, or go back to a backup")]
     Record(Subject, serde_json::Error),
@@ -57,6 +70,13 @@ pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     PathBuf::from(log)
+}
+
+/// The master key of a store that is given none, beside its file.
+pub(super) fn key_of(path: &Path) -> PathBuf {
+    let mut key = path.as_os_str().to_owned();
+    key.push(".key");
+    PathBuf::from(key)
 }
 
 /// Keeps other processes from the store, until it is dropped.
@@ -74,6 +94,11 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
 /// # Errors
 /// The file can't be opened, or is none of SQLite's.
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    if flags.contains(OpenFlags::SQLITE_OPEN_CREATE) {
+        // SQLite makes its other files as this one is.
+        let made = private_file::ensure(path);
+        made.map_err(|error| OpenError::File(path.to_owned(), error))?;
+    }
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     let reads_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
     let settings = [

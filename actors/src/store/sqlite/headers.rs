@@ -225,7 +225,7 @@ impl Headers<'_> {
     fn delete_record(&mut self, commit: &Commit) -> rusqlite::Result<()> {
         let n = int(commit.subject.number.0);
         self.delete_names(commit.subject)?;
-        if commit.subject.kind == Kind::User {
+        if matches!(commit.subject.kind, Kind::User | Kind::Client) {
             let mut keep = self
                 .connection
                 .prepare_cached("INSERT INTO departed(n, tail) VALUES (?1, ?2)")?;

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
 use super::codec::{self, Columns, columns, int, only, whole};
+use crate::sealing::texts;
 use crate::store::StoredMessage;
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::MessageView;
@@ -34,11 +35,29 @@ pub(super) fn scope_of(
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => connection
+        | Kind::Supervision
+        | Kind::Audit
+        | Kind::Client
+        | Kind::Grant
+        | Kind::SigningKeys => connection
             .prepare_cached("SELECT scope FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3")?
             .query_row([n, tail, subject.kind as i64], only),
     };
     found.optional()
+}
+
+/// The small number of this very account.
+pub(super) fn account_number(
+    connection: &Connection,
+    account: Subject,
+) -> rusqlite::Result<Option<u32>> {
+    let values = [int(account.number.0), int(account.tail)];
+    connection
+        .prepare_cached(
+            "SELECT json_extract(body, '$.number') FROM records WHERE n = ?1 AND tail = ?2",
+        )?
+        .query_row(values, only)
+        .optional()
 }
 
 /// Whether this very thing is there for callers of this tenant.
@@ -85,6 +104,7 @@ pub(super) fn was_document(
         return Ok(false);
     };
     let place = || format!("entity {}: its first event", subject.number);
+    let first = texts::opened(&first).map_err(|error| codec::damaged(place(), error))?;
     let Named { id } =
         serde_json::from_slice(&first).map_err(|error| codec::damaged(place(), error))?;
     Ok((id.number(), id.tail()) == (subject.number, subject.tail))
@@ -139,7 +159,9 @@ pub(super) fn message(
 
 /// A text of a message, as its row holds it in JSON.
 pub(super) fn text(payload: &[u8]) -> rusqlite::Result<MessageView> {
-    serde_json::from_slice(payload).map_err(|error| codec::damaged("a message's text", error))
+    let damaged = |error: &dyn std::fmt::Display| codec::damaged("a message's text", error);
+    let text = texts::opened(payload).map_err(|error| damaged(&error))?;
+    serde_json::from_slice(&text).map_err(|error| damaged(&error))
 }
 
 columns! {

@@ -8,7 +8,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{insert, only, update};
 use super::transfer::{FileImport, SqliteTransfer, import_of};
-use super::{feed_numbers, recovery};
+use super::{feed_numbers, recovery, store_key};
+use crate::sealing::MasterKeys;
+use crate::store::transfer::refuse_other_key;
 use crate::store::{
     AnswerItem, ChoreItem, ConversationItem, DeliveryItem, DocumentItem, EventItem, FeedItem,
     Import, ImportMark, ImportProgress, Item, Marks, RecordItem, ReplayItem, Text, TransferError,
@@ -40,6 +42,7 @@ impl Import for SqliteTransfer {
     fn write(&mut self, items: Vec<Item>, mark: ImportMark) -> Result<(), TransferError> {
         let transaction = self.connection.transaction()?;
         let mut block = Block::new(&transaction);
+        block.master_keys = self.master_keys.as_ref();
         for item in items {
             block.put(item)?;
         }
@@ -105,6 +108,8 @@ struct LastEvent {
 /// One block on its way into the file.
 struct Block<'c> {
     connection: &'c Connection,
+    /// What unwraps the store key.
+    master_keys: Option<&'c MasterKeys>,
     /// Of the accounts and modes that the block has events of.
     last: HashMap<i64, LastEvent>,
 }
@@ -113,6 +118,7 @@ impl<'c> Block<'c> {
     fn new(connection: &'c Connection) -> Self {
         Block {
             connection,
+            master_keys: None,
             last: HashMap::new(),
         }
     }
@@ -121,6 +127,10 @@ impl<'c> Block<'c> {
         let connection = self.connection;
         match item {
             Item::Marks(marks) => put_marks(connection, marks)?,
+            Item::StoreKey(key) => {
+                refuse_other_key(&key, self.master_keys)?;
+                store_key::put(connection, &key)?;
+            }
             Item::Operator(operator) => {
                 insert!(connection, "INSERT INTO operator", { hash: operator.hash.0 })?;
             }

@@ -29,7 +29,11 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         | Kind::User
         | Kind::Customer
         | Kind::Webhook
-        | Kind::Supervision => Ok(record(connection, subject)?.map(Stored::Record)),
+        | Kind::Supervision
+        | Kind::Audit
+        | Kind::Client
+        | Kind::Grant
+        | Kind::SigningKeys => Ok(record(connection, subject)?.map(Stored::Record)),
     }
 }
 

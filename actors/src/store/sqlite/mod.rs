@@ -4,7 +4,9 @@
 //! stands in `schema`.
 
 mod activity;
+mod audit;
 mod batch;
+mod chain;
 mod check;
 mod checkpointing;
 mod chores;
@@ -19,6 +21,7 @@ mod dirty_headers;
 mod document_lists;
 mod document_loads;
 mod documents;
+mod emptied_rows;
 mod erasing;
 mod events;
 mod export;
@@ -34,6 +37,7 @@ mod lists;
 mod loads;
 mod log_erasing;
 mod message_lists;
+mod nonces;
 mod older_keys;
 mod pace;
 pub(crate) mod readers;
@@ -46,9 +50,12 @@ mod revisions;
 mod roles;
 mod row_page;
 mod schema;
+mod sealed_rows;
 mod slices;
+mod store_key;
 mod timed;
 mod timeline;
+mod trails;
 mod transfer;
 mod versions;
 mod wal_preallocation;
@@ -72,8 +79,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 
+pub use chain::SqliteChain;
 pub use check::check;
 pub use file::OpenError;
+pub use store_key::use_key_of;
 pub use transfer::SqliteTransfer;
 
 use self::checkpointing::{Checkpointing, Checkpoints};
@@ -88,6 +97,7 @@ use self::recent_events::{RecentEvents, SegmentWriter};
 use self::wal_preallocation::WalPreallocation;
 use self::work::Work;
 use self::writer::Writer;
+use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{CommitSink, OnlyNode, Operator};
 use colloquy_model::caller::Tenant;
@@ -121,6 +131,8 @@ impl ReadClass {
 pub struct StoreSettings<'s> {
     /// The operators' token; none: one is made at the first start.
     pub operator_token: Option<&'s str>,
+    /// The master keys; where none is given, one is kept beside the file.
+    pub master_keys: &'s GivenKeys,
     /// How long events are kept; none: for ever.
     pub events_kept: Option<Duration>,
     /// What may wait for a reading connection.
@@ -138,6 +150,7 @@ impl StoreSettings<'static> {
         };
         StoreSettings {
             operator_token: Some("op_a-token"),
+            master_keys: &GivenKeys::NONE,
             events_kept: None,
             reads,
         }
@@ -165,6 +178,7 @@ pub struct SqliteStore {
     checkpoints: Checkpoints,
     path: PathBuf,
     node: Arc<OnlyNode>,
+    master_keys: MasterKeys,
     /// Held as long as the store is open: a second process is refused.
     _lock: File,
 }
@@ -199,7 +213,9 @@ impl SqliteStore {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         )?;
         connection.busy_timeout(OPENING_MAX)?;
-        let counts = transfer::recovered(&mut connection, path)?;
+        let (counts, master_keys) =
+            transfer::recovered(&mut connection, path, settings.master_keys)?;
+        let counts = counts.linking(chain::ChainEnd::open(&mut connection)?);
         recovery::tell(&connection, &*sink)?;
         let operator = recovery::operator(&connection, settings.operator_token)?;
         sink.opened(counts.next_pos.previous());
@@ -210,7 +226,8 @@ impl SqliteStore {
         let checkpointing = Checkpointing::start(path, &mut connection)?;
         let checkpoints = checkpointing.checkpoints();
         let (lagging, counters) = (Arc::default(), Arc::<WriterCounters>::default());
-        let (healthy, slicing) = (Arc::new(AtomicBool::new(true)), SegmentWriter::default());
+        let slicing = SegmentWriter::open(&connection)?;
+        let healthy = Arc::new(AtomicBool::new(true));
         let fresh = slicing.fresh();
         let writer = Writer {
             leads: FeedLeads::read(&connection)?,
@@ -246,6 +263,7 @@ impl SqliteStore {
             checkpoints,
             node: Arc::default(),
             path: path.to_owned(),
+            master_keys,
             _lock: lock,
         };
         Ok((store, operator))

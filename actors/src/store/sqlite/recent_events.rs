@@ -3,7 +3,7 @@
 //! holds. So a reader that looks here first and into the file afterwards finds each number in one
 //! or the other: nothing needs to be held for it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use rusqlite::Connection;
 
 use super::slices::{self, Entry, SLICE, channel_code};
+use super::trails;
 use crate::store::FirstRow;
 use colloquy_model::commit::Commit;
 use colloquy_model::entity::Kind;
@@ -66,20 +67,31 @@ const MOST: usize = 64;
 pub(super) struct SegmentWriter {
     fresh: Arc<RecentEvents>,
     noted: Vec<(i64, u64, Entry)>,
-    /// Tenants by the position of their first entry, so the oldest come first.
-    waiting: BTreeMap<Position, i64>,
+    /// The number that comes next in each audit trail.
+    trails: HashMap<i64, u64>,
+    /// Tenants and trails by the position of their first entry, so the oldest come first.
+    waiting: BTreeSet<(Position, i64)>,
     /// Tenants that have a full slice.
     full: BTreeSet<i64>,
     full_since: Option<Instant>,
 }
 
 impl SegmentWriter {
+    /// With the audit trails as far as they are written.
+    pub(super) fn open(connection: &Connection) -> rusqlite::Result<Self> {
+        Ok(SegmentWriter {
+            trails: trails::numbers(connection)?,
+            ..SegmentWriter::default()
+        })
+    }
+
     pub(super) fn fresh(&self) -> Arc<RecentEvents> {
         Arc::clone(&self.fresh)
     }
 
     /// Takes in the rows of a commit that is durable.
     pub(super) fn note(&mut self, commit: &Commit, first: FirstRow) {
+        self.note_trails(commit, first);
         if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
             return;
         }
@@ -103,6 +115,19 @@ impl SegmentWriter {
         }
     }
 
+    /// Takes in the rows of a commit as records of the audit trails that they belong to.
+    fn note_trails(&mut self, commit: &Commit, first: FirstRow) {
+        let trails = trails::of(commit);
+        for (row, pos) in commit.rows.iter().zip(first.position.and_following()) {
+            let entry = trails::entry(commit, row.kind, pos);
+            for trail in trails.into_iter().flatten() {
+                let next = self.trails.entry(trail).or_insert(1);
+                self.noted.push((trail, *next, entry));
+                *next += 1;
+            }
+        }
+    }
+
     /// Shows the readers what was taken in.
     pub(super) fn show(&mut self) {
         if self.noted.is_empty() {
@@ -112,7 +137,7 @@ impl SegmentWriter {
         let now = Instant::now();
         for (tenant, number, entry) in self.noted.drain(..) {
             let tail = tails.entry(tenant).or_insert_with(|| {
-                self.waiting.insert(entry.pos, tenant);
+                self.waiting.insert((entry.pos, tenant));
                 Tail {
                     first: number,
                     entries: VecDeque::new(),
@@ -148,7 +173,7 @@ impl SegmentWriter {
             Vec::new()
         };
         let tails = self.fresh.0.read();
-        for tenant in self.waiting.values() {
+        for (_, tenant) in &self.waiting {
             let Some(tail) = tails.get(tenant) else {
                 continue;
             };
@@ -184,7 +209,7 @@ impl SegmentWriter {
         let waiting = self
             .waiting
             .iter()
-            .find(|(_, tenant)| !writing(**tenant))
+            .find(|(_, tenant)| !writing(*tenant))
             .map(|(pos, _)| *pos);
         due.iter()
             .filter_map(|due| due.left)
@@ -208,14 +233,14 @@ impl SegmentWriter {
             };
             self.full.remove(tenant);
             if let Some(first) = tail.entries.front() {
-                self.waiting.remove(&first.pos);
+                self.waiting.remove(&(first.pos, *tenant));
             }
             tail.entries.drain(..entries.len().min(tail.entries.len()));
             tail.first += u64::try_from(entries.len()).unwrap_or(0);
             match left {
                 Some(pos) => {
                     tail.since = Instant::now();
-                    self.waiting.insert(*pos, *tenant);
+                    self.waiting.insert((*pos, *tenant));
                 }
                 None => {
                     tails.remove(tenant);

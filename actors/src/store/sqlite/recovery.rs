@@ -10,6 +10,8 @@ use super::codec::{Columns, RecordRow, columns, only};
 use super::file::OpenError;
 use super::older_keys;
 use super::slices::{self, Entry, EntryRow};
+use super::trails;
+use crate::store::RECOVERED;
 use crate::store::{CommitSink, Operator};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
@@ -98,7 +100,7 @@ columns! {
 /// Positions that are taken into the feed by account in one transaction.
 const FED_AT_ONCE: i64 = 50_000;
 
-/// Writes what a crash left out of the feed by account; all of it where the file comes from an
+/// Writes what a crash left out of the feed by account and of the audit trails; all of it where the file comes from an
 /// older version.
 fn feed(connection: &mut Connection, next_pos: Position) -> rusqlite::Result<()> {
     let mut from: Position =
@@ -109,6 +111,7 @@ fn feed(connection: &mut Connection, next_pos: Position) -> rusqlite::Result<()>
         for (tenant, (first, entries)) in unfed(&transaction, from, to)? {
             slices::append(&transaction, tenant, first, &entries)?;
         }
+        trails::catch_up(&transaction, from, to)?;
         transaction.execute("UPDATE meta SET value = ?1 WHERE key = 'fed'", [to.0])?;
         transaction.commit()?;
         from = to;
@@ -167,7 +170,7 @@ pub(super) fn tell(connection: &Connection, sink: &dyn CommitSink) -> Result<(),
         let used = KeyUseRow::read(row)?;
         uses.insert(used.n, used.at);
     }
-    for kind in [Kind::Account, Kind::Key, Kind::User, Kind::Supervision] {
+    for kind in RECOVERED {
         let sql = format!("SELECT {} FROM records WHERE kind = ?1", RecordRow::COLUMNS);
         let mut query = connection.prepare(&sql)?;
         let mut rows = query.query([kind as i64])?;

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
-use super::codec::{self, Columns, columns, insert, int, only, whole};
+use super::codec::{Columns, columns, insert, int, only, whole};
 use super::{delivery_logs, identifiers};
+use crate::sealing::texts;
 use colloquy_model::conversation::MessageView;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity_number::EntityNumber;
@@ -264,10 +265,7 @@ impl<'c> Veil<'c> {
         if !self.hides(entity, happened, &payload)? {
             return Ok(payload);
         }
-        let text = serde_json::from_slice::<MessageView>(&payload);
-        let mut text = text.map_err(|error| {
-            codec::damaged(format_args!("entity {entity}: a hidden text"), error)
-        })?;
+        let mut text = identifiers::text(&payload)?;
         text.erase();
         Ok(colloquy_model::json::text(&text).into_bytes())
     }
@@ -305,9 +303,9 @@ impl<'c> Veil<'c> {
             EventKind::MessageCreated as i64,
             EventKind::MessageUpdated as i64,
         ];
-        let (true, Ok(named)) = (
+        let (true, Ok(Ok(named))) = (
             texts.contains(&happened),
-            serde_json::from_slice::<Named>(payload),
+            texts::opened(payload).map(|text| serde_json::from_slice::<Named>(&text)),
         ) else {
             return Ok(false);
         };

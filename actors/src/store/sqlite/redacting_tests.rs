@@ -378,7 +378,12 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
     let mut often = Often::new();
     let connection = &often.bare.writer.connection;
     connection
-        .execute_batch("DROP TABLE edits; DROP TABLE redactions; PRAGMA user_version = 4")
+        .execute_batch(
+            "DROP TABLE edits; DROP TABLE redactions; DROP TABLE audit_head;
+             DELETE FROM meta WHERE key = 'chained';
+             ALTER TABLE rows DROP COLUMN kind; ALTER TABLE rows DROP COLUMN tail;
+             ALTER TABLE rows DROP COLUMN link; PRAGMA user_version = 4",
+        )
         .unwrap();
     connection
         .execute_batch("UPDATE rows SET request = substr(request, 1, 16) WHERE key IS NOT NULL")

@@ -6,17 +6,20 @@
 use super::file::log_of;
 use super::work::Work;
 use super::{
-    ReadClass, SqliteStore, activity, chores, delivery_lists, document_lists, document_loads,
-    events, identifiers, lists, loads, message_lists, older_keys, revisions, timed, versions,
+    ReadClass, SqliteStore, activity, audit, chain, chores, delivery_lists, document_lists,
+    document_loads, events, identifiers, lists, loads, message_lists, older_keys, revisions,
+    store_key, timed, versions,
 };
+use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::digest::payload_digests;
 use crate::store::{
-    ActivityQuery, ActivityRow, CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery,
-    DeliveryRelay, DeliverySlice, DeliveryStore, DocumentQuery, DocumentRow, DocumentStore,
-    DueLanes, DueQuery, EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow,
-    FramedVersion, IndexedDocument, KeptRow, Later, LinkUses, Lists, MessageQuery, Nodes,
-    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RevisionQuery, Settle, Store,
-    StoreHealth, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord,
+    ActivityQuery, ActivityRow, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
+    ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
+    DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
+    EntityRead, EventLog, EventPage, EventQuery, FeedRow, FramedVersion, IndexedDocument, KeptRow,
+    Later, LinkUses, Lists, MessageQuery, Nodes, Nonce, OwnedConversation, OwnedDocument,
+    ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SpentNonces, Store, StoreHealth,
+    StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord,
     StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
@@ -214,6 +217,25 @@ impl EventLog for SqliteStore {
     }
 }
 
+impl AuditLog for SqliteStore {
+    fn chain(&self, position: Position, most: u32) -> Later<Result<ChainPage, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            chain::page(connection, position.0, most)
+        })
+    }
+
+    fn audit(&self, query: AuditQuery) -> Later<Result<StoredPage<AuditRow>, ReadError>> {
+        let fresh = Arc::clone(&self.fresh);
+        let class = ReadClass::of(query.trail);
+        let page = self.lists.read(class, move |connection| {
+            // Before anything is read: what memory has let go by then is in the file.
+            let fresh = fresh.of(query.trail.number());
+            audit::page(connection, fresh, &query)
+        });
+        Box::pin(async move { page.await? })
+    }
+}
+
 impl DocumentStore for SqliteStore {
     fn documents(&self, query: DocumentQuery) -> Later<Result<StoredPage<DocumentRow>, ReadError>> {
         let page = self
@@ -386,6 +408,33 @@ impl TimerStore for SqliteStore {
         self.chores.read(ReadClass::SERVER, move |connection| {
             timed::timed(connection, &lagging, &query)
         })
+    }
+}
+
+impl SpentNonces for SqliteStore {
+    fn spend(&self, nonce: Nonce) -> Later<Result<bool, ReadError>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away.
+        let _ = self.send(Work::SpendNonce { nonce, reply });
+        Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
+    }
+}
+
+impl StoreKeys for SqliteStore {
+    fn master_keys(&self) -> &MasterKeys {
+        &self.master_keys
+    }
+
+    fn store_key(&self) -> Later<Result<WrappedKey, ReadError>> {
+        let found = self.loads.read(ReadClass::SERVER, store_key::stored);
+        Box::pin(async move { found.await?.ok_or(ReadError::Unreadable) })
+    }
+
+    fn rewrap(&self, change: Rewrap) -> Later<Result<bool, ReadError>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away.
+        let _ = self.send(Work::Rewrap { change, reply });
+        Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
     }
 }
 

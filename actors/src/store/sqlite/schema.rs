@@ -6,7 +6,7 @@ use super::codec::only;
 use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -187,6 +187,37 @@ CREATE TABLE IF NOT EXISTS feed_numbers(scope INTEGER NOT NULL, number INTEGER N
   PRIMARY KEY(scope, number)) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS feed_numbers_by_shown ON feed_numbers(scope, shown);
 CREATE TABLE IF NOT EXISTS imports(lines INTEGER NOT NULL, digest BLOB NOT NULL, done INTEGER NOT NULL) STRICT;
+";
+
+/// The audit trail.
+///
+/// `rows.kind` and `rows.tail` say what a record or a document is, also when it is no more; of a
+/// conversation its own row does. `feed` also has a slice for each trail: `scope` is then an
+/// account's in both modes, or 0 for all of them; `assignee` is who did it, `happened` the action.
+/// `rows.link` is the chain over all rows, and `audit_head` its end as of the last transaction.
+const V9: &str = "
+ALTER TABLE rows ADD COLUMN kind INTEGER;
+ALTER TABLE rows ADD COLUMN tail INTEGER;
+ALTER TABLE rows ADD COLUMN link BLOB;
+CREATE TABLE audit_head(one INTEGER PRIMARY KEY, pos INTEGER NOT NULL, link BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
+UPDATE meta SET value = 0 WHERE key = 'fed';
+";
+
+/// Nonces of signed requests that were let in, each until its time is over.
+const V10: &str = "
+CREATE TABLE IF NOT EXISTS nonces(hash BLOB PRIMARY KEY, ends_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS nonces_by_end ON nonces(ends_at);
+";
+
+/// `meta.chained` is 1 from the moment at which the chain over the rows has its end: from then on
+/// none is made anew.
+const V11: &str = "
+INSERT INTO meta SELECT 'chained', count(*) FROM audit_head;
+";
+
+/// The store key, wrapped under the master key; one row.
+const V12: &str = "
+CREATE TABLE IF NOT EXISTS store_key(one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, wrapped TEXT NOT NULL) STRICT;
 ";
 
 /// Brings the file to this version.

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, Columns, columns, int, only, optional_millis, whole};
+use crate::store::AuditQuery;
+use colloquy_model::audit::AuditAction;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_filter::EventFilter;
 use colloquy_model::event_kind::EventKind;
@@ -44,7 +46,7 @@ pub(super) struct Totals(BTreeMap<(u8, u8), u64>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     /// The kinds that pass, a bit for each.
-    kinds: u64,
+    kinds: u128,
     channel: Option<u8>,
     pub(super) assignee: Option<EntityNumber>,
 }
@@ -57,7 +59,7 @@ impl Wanted {
             .fold(0, |kinds, kind| kinds | bit(*kind as u8));
         Wanted {
             kinds: if filter.kinds.is_empty() {
-                u64::MAX
+                u128::MAX
             } else {
                 kinds
             },
@@ -68,6 +70,22 @@ impl Wanted {
         }
     }
 
+    /// What a list of the audit trail shows, where each entry has the action in the place of a kind,
+    /// and who did it in that of an assignee.
+    pub(super) fn of_audit(query: &AuditQuery) -> Self {
+        let passes = |action: &AuditAction| query.admits(*action);
+        let shown = AuditAction::all().filter(passes);
+        Wanted {
+            kinds: if query.action.is_none() && query.outcome.is_none() {
+                u128::MAX
+            } else {
+                shown.fold(0, |kinds, action| kinds | bit(action.code()))
+            },
+            channel: None,
+            assignee: query.actor,
+        }
+    }
+
     /// Whether everything passes.
     pub(super) fn is_all(&self) -> bool {
         !self.by_kind() && self.assignee.is_none()
@@ -75,7 +93,7 @@ impl Wanted {
 
     /// Whether kind or channel matter.
     pub(super) fn by_kind(&self) -> bool {
-        self.kinds != u64::MAX || self.channel.is_some()
+        self.kinds != u128::MAX || self.channel.is_some()
     }
 
     /// Which rows of a conversation pass by kind.
@@ -117,7 +135,7 @@ impl Wanted {
     /// The same as SQLite compares.
     pub(super) fn values(&self) -> WantedValues {
         WantedValues {
-            kinds: i64::from_le_bytes(self.kinds.to_le_bytes()),
+            kinds: i64::from_le_bytes(low(self.kinds).to_le_bytes()),
             channel: self.channel.map(|channel| i64::from(channel) - 1),
             assignee: self.assignee.map(|user| int(user.0)),
         }
@@ -149,10 +167,15 @@ pub(super) struct WantedValues {
 }
 
 /// The bits of what happens in conversations.
-const CONVERSATIONS: u64 = 0b11_1110;
+const CONVERSATIONS: u128 = 0b11_1110;
 
-fn bit(kind: u8) -> u64 {
-    1_u64.checked_shl(kind.into()).unwrap_or(0)
+/// The kinds of events, which all have one of the first 64 bits.
+fn low(kinds: u128) -> u64 {
+    u64::try_from(kinds & u128::from(u64::MAX)).unwrap_or(u64::MAX)
+}
+
+fn bit(kind: u8) -> u128 {
+    1_u128.checked_shl(kind.into()).unwrap_or(0)
 }
 
 /// A channel as entries hold it.

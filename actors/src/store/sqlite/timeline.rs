@@ -29,8 +29,8 @@ pub(super) struct PageEnd {
     pub(super) more: bool,
 }
 
-/// One tenant's events as of one moment.
-struct Timeline<'c> {
+/// One tenant's events, or an audit trail, as of one moment.
+pub(super) struct Timeline<'c> {
     connection: &'c Connection,
     tenant: i64,
     /// From the last slice's first number to the newest event. Everything before stands in full
@@ -47,19 +47,9 @@ pub(super) fn page(
     query: &EventQuery,
 ) -> rusqlite::Result<Result<Places, ReadError>> {
     let tenant = query.tenant.number();
-    let mut tail = slices::newest(connection, tenant)?.unwrap_or_else(Slice::beginning);
-    if let Some((first, entries)) = fresh {
-        let written = usize::try_from(tail.end().saturating_sub(first)).unwrap_or(usize::MAX);
-        tail.entries.extend(entries.into_iter().skip(written));
-    }
-    let floor = slices::floor(connection, tenant)?;
-    let timeline = Timeline {
-        connection,
-        tenant,
-        tail,
-        floor,
-        wanted: Wanted::new(&query.filter),
-    };
+    let wanted = Wanted::new(&query.filter);
+    let timeline = Timeline::open(connection, tenant, fresh, wanted)?;
+    let floor = timeline.floor;
     let after = query.after.0;
     if after > timeline.last() {
         return Ok(Err(ReadError::NoCursor("after")));
@@ -70,8 +60,31 @@ pub(super) fn page(
     timeline.page(query).map(Ok)
 }
 
+impl<'c> Timeline<'c> {
+    /// That of a tenant; `fresh` was taken from memory before anything was read.
+    pub(super) fn open(
+        connection: &'c Connection,
+        tenant: i64,
+        fresh: Option<(u64, Vec<Entry>)>,
+        wanted: Wanted,
+    ) -> rusqlite::Result<Self> {
+        let mut tail = slices::newest(connection, tenant)?.unwrap_or_else(Slice::beginning);
+        if let Some((first, entries)) = fresh {
+            let written = usize::try_from(tail.end().saturating_sub(first)).unwrap_or(usize::MAX);
+            tail.entries.extend(entries.into_iter().skip(written));
+        }
+        Ok(Timeline {
+            connection,
+            tenant,
+            tail,
+            floor: slices::floor(connection, tenant)?,
+            wanted,
+        })
+    }
+}
+
 impl Timeline<'_> {
-    fn last(&self) -> u64 {
+    pub(super) fn last(&self) -> u64 {
         self.tail.end() - 1
     }
 
@@ -103,7 +116,7 @@ impl Timeline<'_> {
     }
 
     /// The next numbers that match, with their positions, and whether more of them follow.
-    fn find(
+    pub(super) fn find(
         &self,
         start: u64,
         end: u64,
@@ -199,12 +212,17 @@ impl Timeline<'_> {
             .map_or(0, |totals: &Totals| totals.of(&self.wanted)))
     }
 
+    /// Whether no total tells how many match.
+    pub(super) fn is_walked(&self) -> bool {
+        self.wanted.by_kind() && self.wanted.assignee.is_some()
+    }
+
     /// How many match behind `start`, up to `end`.
-    fn count_between(&self, start: u64, end: u64) -> rusqlite::Result<u64> {
+    pub(super) fn count_between(&self, start: u64, end: u64) -> rusqlite::Result<u64> {
         if self.wanted.is_all() {
             return Ok(end.saturating_sub(start));
         }
-        if self.wanted.by_kind() && self.wanted.assignee.is_some() {
+        if self.is_walked() {
             let mut count = 0;
             self.walk(start, end, |_, _| {
                 count += 1;
@@ -242,15 +260,44 @@ impl Timeline<'_> {
         Ok(later.map_or(0, |share| share.before))
     }
 
+    /// The position of what has this number.
+    pub(super) fn at(&self, number: u64) -> rusqlite::Result<Option<Position>> {
+        let first = first_of(number).min(self.tail.first);
+        let read = if first < self.tail.first {
+            slices::read(self.connection, self.tenant, first)?
+        } else {
+            None
+        };
+        let slice = read.as_ref().unwrap_or(&self.tail);
+        let entry = slice.numbered().find(|(known, _)| *known == number);
+        Ok(entry.map(|(_, entry)| entry.pos))
+    }
+
+    /// The number behind which stand all of what matches up to `end` but the first so many behind
+    /// `after`.
+    pub(super) fn behind(&self, after: u64, end: u64, skipped: u64) -> rusqlite::Result<u64> {
+        let (mut low, mut high) = (after, end);
+        // The smallest number up to which so many match.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.count_between(after, middle)? < skipped {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
     /// The last number that stands at this position or before.
-    fn last_at(&self, position: Position) -> rusqlite::Result<u64> {
-        if self
-            .tail
-            .entries
-            .first()
-            .is_some_and(|entry| entry.pos <= position)
-        {
-            return Ok(last_within(&self.tail, position));
+    pub(super) fn last_at(&self, position: Position) -> rusqlite::Result<u64> {
+        self.last_where(|entry| entry.pos <= position)
+    }
+
+    /// The last number of those with which it begins that are so.
+    pub(super) fn last_where(&self, is_so: impl Fn(&Entry) -> bool) -> rusqlite::Result<u64> {
+        if self.tail.entries.first().is_some_and(&is_so) {
+            return Ok(last_within(&self.tail, &is_so));
         }
         let oldest = slices::oldest(self.connection, self.tenant, 0)?
             .map_or(self.tail.first, |slice| slice.first);
@@ -261,12 +308,8 @@ impl Timeline<'_> {
             let Some(slice) = slices::read(self.connection, self.tenant, middle)? else {
                 break;
             };
-            if slice
-                .entries
-                .first()
-                .is_some_and(|entry| entry.pos <= position)
-            {
-                found = last_within(&slice, position);
+            if slice.entries.first().is_some_and(&is_so) {
+                found = last_within(&slice, &is_so);
                 low = middle + SLICE;
             } else {
                 high = middle;
@@ -276,7 +319,7 @@ impl Timeline<'_> {
     }
 }
 
-fn last_within(slice: &Slice, position: Position) -> u64 {
-    let upto = slice.entries.partition_point(|entry| entry.pos <= position);
+fn last_within(slice: &Slice, is_so: impl Fn(&Entry) -> bool) -> u64 {
+    let upto = slice.entries.partition_point(is_so);
     slice.first + u64::try_from(upto).unwrap_or(0) - 1
 }

@@ -9,7 +9,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use super::batch::Counts;
 use super::codec::{Columns, columns, whole};
 use super::file::{OPENING_MAX, OpenError, connect, lock};
-use super::{erasing, recovery, redacting, schema};
+use super::{erasing, recovery, redacting, schema, store_key};
+use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::eraser::Eraser;
 use crate::store::{ImportMark, TransferError};
 
@@ -28,6 +29,8 @@ pub struct SqliteTransfer {
     pub(super) connection: Connection,
     /// Blocks that an import has written.
     pub(super) blocks: u64,
+    /// What unwraps the store key of an import.
+    pub(super) master_keys: Option<MasterKeys>,
     /// Held as long as it is open: a server is refused.
     _lock: File,
 }
@@ -50,12 +53,15 @@ impl SqliteTransfer {
         Ok(opened)
     }
 
-    /// Opens or makes a file to put a dump into it.
+    /// Opens or makes a file to put a dump into it, whose store key one of these master keys, or the one
+    /// beside the file, must unwrap.
     ///
     /// # Errors
     /// A server has it, or it can't be read.
-    pub fn to_import(path: &Path) -> Result<Self, OpenError> {
-        Self::open(path)
+    pub fn to_import(path: &Path, given: &GivenKeys) -> Result<Self, OpenError> {
+        let mut opened = Self::open(path)?;
+        opened.master_keys = store_key::at_hand(path, given)?;
+        Ok(opened)
     }
 
     fn open(path: &Path) -> Result<Self, OpenError> {
@@ -67,6 +73,7 @@ impl SqliteTransfer {
         Ok(SqliteTransfer {
             connection,
             blocks: 0,
+            master_keys: None,
             _lock: lock,
         })
     }
@@ -122,14 +129,19 @@ pub(super) fn import_of(connection: &Connection) -> rusqlite::Result<Option<File
     }))
 }
 
-/// Brings a file to this version and recovers what a crash left.
+/// Brings a file to this version, unwraps its store key and recovers what a crash left.
 ///
 /// # Errors
-/// It is newer than this, or has only a part of a dump.
-pub(super) fn recovered(connection: &mut Connection, path: &Path) -> Result<Counts, OpenError> {
+/// It is newer than this, has only a part of a dump, or its master key is not at hand.
+pub(super) fn recovered(
+    connection: &mut Connection,
+    path: &Path,
+    given: &GivenKeys,
+) -> Result<(Counts, MasterKeys), OpenError> {
     schema::migrate(connection)?;
     refuse_part(connection, path)?;
-    Ok(recovery::recover(connection)?)
+    let master_keys = store_key::open(connection, path, given)?;
+    Ok((recovery::recover(connection)?, master_keys))
 }
 
 /// Refuses a file that has only a part of a dump.

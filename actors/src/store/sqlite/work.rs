@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::store::digest::PayloadDigests;
-use crate::store::{DeliverySlice, Settle, Stored, Unwritten, Written};
+use crate::store::{DeliverySlice, Nonce, Rewrap, Settle, Stored, Unwritten, Written};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
@@ -37,6 +37,14 @@ pub(super) enum Work {
         slice: Box<DeliverySlice>,
         reply: oneshot::Sender<Result<Written, Unwritten>>,
     },
+    SpendNonce {
+        nonce: Nonce,
+        reply: oneshot::Sender<bool>,
+    },
+    Rewrap {
+        change: Rewrap,
+        reply: oneshot::Sender<bool>,
+    },
     BeginDeliveries {
         reply: oneshot::Sender<Position>,
     },
@@ -58,6 +66,8 @@ impl Work {
             Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
             Work::ChoreDone { .. }
             | Work::Deliver { .. }
+            | Work::SpendNonce { .. }
+            | Work::Rewrap { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
         }
@@ -71,6 +81,8 @@ impl Work {
             | Work::Reload { .. }
             | Work::ChoreDone { .. }
             | Work::Deliver { .. }
+            | Work::SpendNonce { .. }
+            | Work::Rewrap { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => 0,
         }
@@ -82,6 +94,8 @@ impl Work {
             Work::Commit { .. }
             | Work::ChoreDone { .. }
             | Work::Deliver { .. }
+            | Work::SpendNonce { .. }
+            | Work::Rewrap { .. }
             | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }

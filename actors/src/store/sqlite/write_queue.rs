@@ -116,6 +116,8 @@ mod tests {
             | Work::Reload { .. }
             | Work::ChoreDone { .. }
             | Work::Deliver { .. }
+            | Work::SpendNonce { .. }
+            | Work::Rewrap { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
         };

@@ -25,12 +25,12 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
-use super::{codec, loads};
+use super::{codec, loads, nonces, store_key};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
 };
-use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header};
+use colloquy_model::commit::{Commit, ConstraintViolation, Header};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
@@ -231,6 +231,12 @@ impl Writer {
                     let delivered = batch.deliver(slice, &mut self.tidying, care)?;
                     Ok(Done::Slice(delivered))
                 }
+                Work::SpendNonce { nonce, .. } => {
+                    Ok(Done::Tried(nonces::spend(&self.connection, nonce)?))
+                }
+                Work::Rewrap { change, .. } => {
+                    Ok(Done::Tried(store_key::rewrap(&self.connection, change)?))
+                }
                 Work::BeginDeliveries { .. } => {
                     delivery_tidying::forget_gone(&self.connection)?;
                     Ok(Done::Nothing)
@@ -314,6 +320,11 @@ impl Writer {
                     let outcome = kept(slice, verdict, &mut commits);
                     replies.delivered.push((reply, outcome));
                 }
+                Work::SpendNonce { reply, .. } | Work::Rewrap { reply, .. } => {
+                    if let Ok(Done::Tried(first)) = verdict {
+                        replies.tried.push((reply, first));
+                    }
+                }
                 Work::BeginDeliveries { reply } if verdict.is_ok() => replies.begun.push(reply),
                 // Dropped, it says that the store is away.
                 Work::BeginDeliveries { .. } => {}
@@ -338,7 +349,9 @@ impl Writer {
     ) -> Result<Committed, CommitFailure<ConstraintViolation>> {
         let first = match verdict {
             Ok(Done::Rows(first)) => first,
-            Ok(Done::Nothing | Done::Slice(_) | Done::Unwritable) => FirstRow::default(),
+            Ok(Done::Nothing | Done::Slice(_) | Done::Tried(_) | Done::Unwritable) => {
+                FirstRow::default()
+            }
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Violated(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
@@ -354,12 +367,14 @@ impl Writer {
         if matches!(commit.header, Header::DocumentGone { .. }) {
             self.housekeeping.erase_documents();
         }
+        // The log must lose the keys, too.
+        if commit.destroys_keys() {
+            self.housekeeping.erase_log();
+        }
         self.note_header(&commit, first);
-        for effect in &commit.effects {
-            if let Effect::CustomerRenamed(customer, name) = effect {
-                self.housekeeping
-                    .rename(customer.number(), name, commit.expected.next());
-            }
+        if let Some(name) = commit.new_name() {
+            self.housekeeping
+                .rename(commit.subject.number, name, commit.expected.next());
         }
         let first = self.leads.shown(commit.tenant, first);
         Ok(Committed { commit, first })
@@ -444,6 +459,7 @@ struct Replies {
     settled: Vec<(Settle, Result<(), CommitFailure<ConstraintViolation>>)>,
     delivered: Vec<Reply<Result<Written, Unwritten>>>,
     begun: Vec<oneshot::Sender<Position>>,
+    tried: Vec<Reply<bool>>,
     reloads: Vec<(Subject, Reloading)>,
 }
 
@@ -455,6 +471,9 @@ impl Replies {
         }
         for (reply, outcome) in self.delivered {
             let _ = reply.send(outcome);
+        }
+        for (reply, first) in self.tried {
+            let _ = reply.send(first);
         }
         for reply in self.begun {
             let _ = reply.send(position);
@@ -490,6 +509,8 @@ enum Done {
     Rows(FirstRow),
     /// What became of deliveries.
     Slice(Delivered),
+    /// Whether a nonce was spent for the first time, or the store key was kept as it was said to be.
+    Tried(bool),
     /// Of deliveries nothing, and nothing ever will be.
     Unwritable,
 }
@@ -505,7 +526,9 @@ fn kept(
     let (written, answers) = match verdict {
         Ok(Done::Slice(delivered)) => delivered,
         Ok(Done::Unwritable) => return Err(Unwritten::Never),
-        Ok(Done::Nothing | Done::Rows(_)) | Err(_) => return Err(Unwritten::NotNow(slice)),
+        Ok(Done::Nothing | Done::Rows(_) | Done::Tried(_)) | Err(_) => {
+            return Err(Unwritten::NotNow(slice));
+        }
     };
     let answers = slice.answers.into_iter().zip(answers);
     commits.extend(answers.map(|(commit, first)| Committed {

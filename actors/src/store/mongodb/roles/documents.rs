@@ -2,17 +2,46 @@
 
 use std::sync::Arc;
 
-use super::super::{MongoStore, activity, document_lists, document_loads, loads, versions};
+use super::super::codec::failed;
+use super::super::{
+    MongoStore, activity, audit, chain, document_lists, document_loads, following, linking, loads,
+    versions,
+};
 use crate::store::{
-    ActivityQuery, ActivityRow, DocumentQuery, DocumentRow, DocumentStore, FramedVersion,
-    IndexedDocument, Later, LinkUses, OwnedDocument, ReadError, StoredPage, StoredVersion,
-    VersionQuery,
+    ActivityQuery, ActivityRow, AuditLog, AuditQuery, AuditRow, ChainPage, DocumentQuery,
+    DocumentRow, DocumentStore, FramedVersion, IndexedDocument, Later, LinkUses, OwnedDocument,
+    ReadError, StoredPage, StoredVersion, VersionQuery,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::VersionId;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
+
+impl AuditLog for MongoStore {
+    /// What was acknowledged before is linked first.
+    fn chain(&self, position: Position, most: u32) -> Later<Result<ChainPage, ReadError>> {
+        let collections = self.collections.clone();
+        let membership = Arc::clone(&self.membership);
+        self.read(async move {
+            following::catch_up(&collections, &membership).await?;
+            let read = async {
+                linking::link_up_to(&collections, membership.followed()).await?;
+                chain::page(&collections, position.0, most).await
+            };
+            read.await.map_err(|error| failed(&error))
+        })
+    }
+
+    fn audit(&self, query: AuditQuery) -> Later<Result<StoredPage<AuditRow>, ReadError>> {
+        let collections = self.collections.clone();
+        let turn = self.in_turn(query.trail, async move {
+            audit::page(&collections, query).await
+        });
+        self.read_visible(turn)
+    }
+}
 
 /// All that is read here is carried over before its commit is acknowledged, or stands in the log.
 impl DocumentStore for MongoStore {

@@ -1,5 +1,5 @@
-//! What is to be done without anybody asking: chores that commits left, and times that have come.
-//! Only the node that leads is told.
+//! What is to be done without anybody asking: chores that commits left, and times that have come,
+//! of which only the node that leads is told. And what is spent once, at whichever node.
 
 use std::sync::Arc;
 
@@ -13,7 +13,12 @@ use super::super::find::all;
 use super::super::log::ChoreDocument;
 use super::super::schema::{CHORES, Collections};
 use super::super::work::Work;
-use crate::store::{Later, ReadError, Timed, TimedCursor, TimedQuery, TimerStore, Timing};
+use super::super::{nonces, store_key};
+use crate::sealing::{MasterKeys, WrappedKey};
+use crate::store::{
+    Later, Nonce, ReadError, Rewrap, SpentNonces, StoreKeys, Timed, TimedCursor, TimedQuery,
+    TimerStore, Timing,
+};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Chore;
 use colloquy_model::id::ConversationId;
@@ -43,6 +48,29 @@ impl TimerStore for MongoStore {
             membership.lead().await;
             timed(&collections, query).await
         })
+    }
+}
+
+impl SpentNonces for MongoStore {
+    fn spend(&self, nonce: Nonce) -> Later<Result<bool, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { nonces::spend(&collections, nonce).await })
+    }
+}
+
+impl StoreKeys for MongoStore {
+    fn master_keys(&self) -> &MasterKeys {
+        &self.master_keys
+    }
+
+    fn store_key(&self) -> Later<Result<WrappedKey, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { store_key::read(&collections).await })
+    }
+
+    fn rewrap(&self, change: Rewrap) -> Later<Result<bool, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { store_key::rewrap(&collections, change).await })
     }
 }
 

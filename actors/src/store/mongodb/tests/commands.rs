@@ -12,7 +12,7 @@ use mongodb::options::ClientOptions;
 use parking_lot::Mutex;
 
 use crate::store::mongodb::schema::{self, Index};
-use crate::store::mongodb::{following, nodes, positions};
+use crate::store::mongodb::{following, linking, nodes, positions};
 
 /// Collections that are read as a whole: what is left to be done, mostly nothing, and at a start what
 /// there is of each key and endpoint.
@@ -41,10 +41,12 @@ pub(in crate::store::mongodb) struct Commands {
 fn is_of_the_node(collection: &str, command: &Document) -> bool {
     let filter = filter_of(command);
     match collection {
-        schema::NODES => true,
+        schema::NODES | schema::AUDIT_LINKS => true,
         schema::META => filter.get_str("_id").is_ok_and(|id| {
-            [nodes::documents::LEADER, positions::CARRIED].contains(&id)
+            [nodes::documents::LEADER, positions::CARRIED, linking::HEAD].contains(&id)
                 || id.starts_with(nodes::documents::DRAIN)
+                // Positions are reserved by another command: the chain looks whether it is begun.
+                || (id == positions::COUNT && !command.contains_key("findAndModify"))
         }),
         schema::LOG => {
             let limit = command.get("limit").and_then(number);

@@ -24,7 +24,7 @@ use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::entity::Kind;
 
 /// A store that has served, and is closed.
-fn served() -> OwnDatabase {
+pub(super) fn served() -> OwnDatabase {
     let own = OwnDatabase::new();
     let name = own.name.clone();
     let house = House::at(own);

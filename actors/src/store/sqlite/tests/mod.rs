@@ -114,7 +114,7 @@ impl Bench for Folder {
         let _: i64 = reader
             .query_row("SELECT count(*) FROM meta", [], only)
             .unwrap();
-        for name in ["colloquy.db", "colloquy.db-wal"] {
+        for name in ["colloquy.db", "colloquy.db-wal", "colloquy.db.key"] {
             let from = self.0.path().join(name);
             if from.exists() {
                 std::fs::copy(from, copy.0.path().join(name)).unwrap();
@@ -170,6 +170,7 @@ impl Bare {
         let counts = recovery::recover(&mut connection).unwrap();
         let views = Views::default();
         let checkpointing = Checkpointing::start(&path, &mut connection).unwrap();
+        let slicing = SegmentWriter::open(&connection).unwrap();
         let writer = Writer {
             leads: Default::default(),
             checkpointing,
@@ -180,7 +181,7 @@ impl Bare {
             sequences: HashMap::new(),
             fold: HeaderFlusher::default(),
             lagging: Arc::default(),
-            slicing: SegmentWriter::default(),
+            slicing,
             sink: Arc::new(views),
             counters: Arc::new(WriterCounters::default()),
             healthy: Arc::new(AtomicBool::new(true)),

@@ -446,6 +446,7 @@ async fn filters_tabs_and_keys_lead_through_the_list() {
     browser.keys("?").await;
     browser.shows("#shortcuts", "Keyboard shortcuts").await;
     browser.click("#shortcuts form button").await;
+    browser.waits_for("#shortcuts:not([open])").await;
     browser.keys("j").await;
     browser.keys("j").await;
     browser.keys("\u{e007}").await;

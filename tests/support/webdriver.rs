@@ -192,8 +192,18 @@ impl Browser {
 
     /// Types keys without a field.
     pub(crate) async fn keys(&self, keys: &str) {
-        let active = self.client.active_element().await.unwrap();
-        active.send_keys(keys).await.unwrap();
+        until(keys, SHOWS_WITHIN, async || {
+            let typed = match self.client.active_element().await {
+                Ok(active) => active.send_keys(keys).await,
+                Err(error) => Err(error),
+            };
+            match typed {
+                Ok(()) => Some(()),
+                Err(error) if is_passing(&error) => None,
+                Err(error) => panic!("{keys:?} can't be typed: {error}"),
+            }
+        })
+        .await;
     }
 
     /// Ctrl and Enter in a field.

@@ -17,12 +17,15 @@ from servers import ROOT, Colloquy
 
 CUSTOMERS = 250
 CONVERSATIONS = 10_000
+DOCUMENTS = 1_000
 # Kinds of request, and how many of the conversations they go to; none: to customers.
 KINDS = {"get": 1_000, "list_status": 0, "send": 64, "mixed": 64, "create": None}
+# Kinds of request that go to documents, and how many of them.
+DOCUMENT_KINDS = {"document_get": DOCUMENTS, "document_list": 0, "document_update": 64, "document_create": 0}
 
 
 class Build:
-    """One of the two, with conversations of its own."""
+    """One of the two, with conversations and documents of its own."""
 
     def __init__(self, name, given, folder):
         *variables, binary = given.split(",")
@@ -33,12 +36,17 @@ class Build:
         self.customers = self.made("create_customer", None, CUSTOMERS, "customers")
         self.conversations = self.made("create", self.customers, CONVERSATIONS, "conversations")
         load.wrk(self.server, "get_each", self.conversations, 3)
+        self.documents = self.made("document_create", None, DOCUMENTS, "documents", "/api/v1")
+        load.wrk(self.server, "document_get_each", self.documents, 3)
 
-    def made(self, kind, ids, wanted, what):
+    def made(self, kind, ids, wanted, what, interface="/v1"):
         file = self.server.folder / what
-        return load.make(self.server, kind, ids, wanted, file, lambda: self.server.total(what))
+        return load.make(self.server, kind, ids, wanted, file, lambda: self.server.total(what, interface))
 
     def measure(self, kind, seconds, seed):
+        if kind in DOCUMENT_KINDS:
+            count = DOCUMENT_KINDS[kind]
+            return load.measure(self.server, kind, self.documents.part(0, count) if count else None, seconds, seed)
         count = KINDS[kind]
         ids = self.customers if count is None else self.conversations.part(0, count) if count else None
         return load.measure(self.server, kind, ids, seconds, seed)
@@ -67,7 +75,8 @@ def main():
     parser = argparse.ArgumentParser(description="Compares two builds of the server in pairs.")
     parser.add_argument("--rounds", type=int, default=15, help="pairs of each kind of request")
     parser.add_argument("--seconds", type=int, default=1, help="how long each turn takes")
-    parser.add_argument("--only", type=lambda names: names.split(","), default=list(KINDS), help=", ".join(KINDS))
+    parser.add_argument("--only", type=lambda names: names.split(","), default=[*KINDS, *DOCUMENT_KINDS],
+                        help=", ".join([*KINDS, *DOCUMENT_KINDS]))
     parser.add_argument("before")
     parser.add_argument("after")
     options = parser.parse_args()

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_model::access_token::AccessToken;
 use colloquy_model::caller::{Mode, Tenant};
 use colloquy_model::entity_number::EntityNumber;
@@ -14,7 +16,9 @@ use colloquy_model::key::{Permission, SecretHash, secret_hash};
 use colloquy_model::scope;
 use colloquy_model::time::Timestamp;
 use jsonwebtoken::dangerous::insecure_decode_claims;
-use jsonwebtoken::jwk::{JwkSet, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
+};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -29,6 +33,13 @@ use crate::store::Later;
 const LEEWAY: Duration = Duration::from_secs(60);
 /// Keys are asked for again, for a name that nobody knows, at most this often.
 const FETCH_EVERY: Duration = Duration::from_secs(60);
+
+/// How many bytes a coordinate of a point has, by the curve (RFC 7518, section 6.2.1.2).
+const COORDINATES: [(EllipticCurve, usize); 3] = [
+    (EllipticCurve::P256, 32),
+    (EllipticCurve::P384, 48),
+    (EllipticCurve::P521, 66),
+];
 
 /// Whom the settings trust, and how far.
 #[derive(Debug, Clone)]
@@ -237,15 +248,16 @@ impl Issuer {
             .iter()
             .filter(|key| signs(&key.common.public_key_use));
         let keys = keys.filter_map(|key| {
+            let key = with_whole_coordinates(key);
             let algorithm = match key.common.key_algorithm {
                 None => None,
                 Some(named) => Some(algorithm_of(named)?),
             };
             let public = PublicKey {
                 algorithm,
-                verifies: DecodingKey::from_jwk(key).ok()?,
+                verifies: DecodingKey::from_jwk(&key).ok()?,
             };
-            Some((key.common.key_id.clone()?, Arc::new(public)))
+            Some((key.common.key_id?, Arc::new(public)))
         });
         Ok(keys.collect())
     }
@@ -311,6 +323,25 @@ impl PublicKey {
     fn fits(&self, algorithm: Algorithm) -> bool {
         self.algorithm.is_none_or(|own| own == algorithm)
     }
+}
+
+/// The key with the coordinates of its point as long as its curve says. Some
+/// issuers leave out the zeros that one begins with, Authlib before 2.0 among them.
+fn with_whole_coordinates(key: &Jwk) -> Jwk {
+    let mut key = key.clone();
+    if let AlgorithmParameters::EllipticCurve(point) = &mut key.algorithm
+        && let Some((_, bytes)) = COORDINATES.iter().find(|(of, _)| *of == point.curve)
+    {
+        for coordinate in [&mut point.x, &mut point.y] {
+            if let Ok(mut short) = BASE64_URL_SAFE_NO_PAD.decode(&*coordinate)
+                && let Some(missing) = bytes.checked_sub(short.len())
+            {
+                short.splice(0..0, std::iter::repeat_n(0, missing));
+                *coordinate = BASE64_URL_SAFE_NO_PAD.encode(short);
+            }
+        }
+    }
+    key
 }
 
 fn algorithm_of(named: KeyAlgorithm) -> Option<Algorithm> {

@@ -297,6 +297,33 @@ async fn a_line_that_drops_neither_loses_nor_doubles_an_answer() {
 }
 
 #[tokio::test]
+async fn what_came_before_an_answer_is_shown_though_the_answer_was_placed_first() {
+    let server = Server::start();
+    let account = server.account().await;
+    let id = account.live().conversation().await;
+    let (browser, _) = browser_of(&server, &account, "agent").await;
+    browser.go(&format!("/console/inbox/{id}")).await;
+    browser.waits_for("[data-line='up']").await;
+    browser.blocks(&["*after_seq=*"]).await;
+    account
+        .live()
+        .message(&id, "from the customer before")
+        .await
+        .expect(201);
+    browser.fill("#answer-text", "the answer").await;
+    browser.ctrl_enter("#answer-text").await;
+    browser
+        .shows("#messages article:not(.is-sending)", "the answer")
+        .await;
+    assert_eq!(browser.count("#messages article").await, 1);
+    browser.blocks(&[]).await;
+    browser.shows("#messages", "from the customer before").await;
+    let shown = browser.text("#messages").await;
+    assert!(shown.find("from the customer") < shown.find("the answer"));
+    assert_eq!(browser.count("#messages article").await, 2);
+}
+
+#[tokio::test]
 async fn a_server_that_restarts_under_an_open_inbox_is_found_again() {
     let mut server = Server::start();
     let account = server.account().await;

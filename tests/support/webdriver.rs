@@ -266,6 +266,13 @@ impl Browser {
             .await;
     }
 
+    /// Lets no request out whose address is as one of these patterns; all, where there is none.
+    pub(crate) async fn blocks(&self, patterns: &[&str]) {
+        self.devtools("Network.enable", json!({})).await;
+        self.devtools("Network.setBlockedURLs", json!({"urls": patterns}))
+            .await;
+    }
+
     async fn devtools(&self, command: &str, parameters: Value) -> Value {
         let body = json!({"cmd": command, "params": parameters});
         self.driver_post("goog/cdp/execute", body).await

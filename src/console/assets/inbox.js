@@ -32,19 +32,21 @@
     return template.content;
   };
 
-  // What is asked for again and again is asked for once at a time, and once more if it came meanwhile.
+  // What is asked for again and again is asked for once at a time, and once more if it came meanwhile
+  // or the network failed.
   const gathered = (work) => {
     let running = false;
     let again = false;
-    return async () => {
+    const run = async () => {
       if (running) { again = true; return; }
       running = true;
       do {
         again = false;
-        try { await work(); } catch { /* The line is down: it is asked for when it is back. */ }
+        try { await work(); } catch (error) { if (error instanceof TypeError) setTimeout(run, 2000); }
       } while (again);
       running = false;
     };
+    return run;
   };
   const isAtEnd = () => messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
   const toEnd = () => { messages.scrollTop = messages.scrollHeight; };
@@ -62,12 +64,17 @@
     }
     if (atEnd) toEnd();
   };
-  const lastSeq = () => Math.max(0, ...[...messages.querySelectorAll("article[data-seq]")].map((one) => Number(one.dataset.seq)));
+  const seqs = (within) => [...within.querySelectorAll("article[data-seq]")].map((one) => Number(one.dataset.seq));
+  // Up to here none is missing. An answer that was sent may stand further down, before what came
+  // earlier has been asked for.
+  let whole = messages ? Math.max(0, ...seqs(messages)) : 0;
   const catchUp = gathered(async () => {
     for (;;) {
-      const before = lastSeq();
-      place(parsed(await ask(`${base}/messages?after_seq=${before}`)));
-      if (lastSeq() < before + 100) return;
+      const fragment = parsed(await ask(`${base}/messages?after_seq=${whole}`));
+      const got = seqs(fragment);
+      place(fragment);
+      whole = Math.max(whole, ...got);
+      if (got.length < 100) return;
     }
   });
   const part = (id, url) => gathered(async () => {

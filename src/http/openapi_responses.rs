@@ -176,6 +176,8 @@ pub(super) struct Refusal {
     limited: bool,
     /// Whether people are told on a page.
     paged: bool,
+    /// Whether OAuth clients are told in words of their own.
+    oauth: bool,
 }
 
 pub(super) fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
@@ -188,6 +190,7 @@ pub(super) fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
     }
     let limited = is_limited(operation);
     let paged = operation.shows_pages();
+    let oauth = matches!(operation.auth, AuthRequirement::OAuthClient);
     by_status
         .into_iter()
         .map(|(status, kinds)| Refusal {
@@ -196,6 +199,7 @@ pub(super) fn refusals_by_status(operation: &Operation) -> Vec<Refusal> {
             headers: common(operation),
             limited,
             paged,
+            oauth,
         })
         .collect()
 }
@@ -206,6 +210,7 @@ impl Refusal {
         let mut words: Vec<&str> = self.kinds.iter().map(|kind| kind.code()).collect();
         words.extend(self.limited.then_some("limited"));
         words.extend(self.paged.then_some("paged"));
+        words.extend(self.oauth.then_some("oauth"));
         words.join(".")
     }
 
@@ -225,6 +230,19 @@ impl Refusal {
             "application/json": {"schema": reference("Error")},
             "application/problem+json": {"schema": reference("ProblemDetails")},
         });
+        if self.oauth {
+            // RFC 6749, section 5.2.
+            let own = json!({
+                "type": "object",
+                "required": ["error", "error_description"],
+                "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
+            });
+            let either = json!({"anyOf": [reference("Error"), own]});
+            content = json!({
+                "application/json": {"schema": either},
+                "application/problem+json": {"schema": reference("ProblemDetails")},
+            });
+        }
         if let (Value::Object(forms), true) = (&mut content, self.paged) {
             forms.insert(
                 "text/html".to_owned(),

@@ -61,6 +61,7 @@ mod lists;
 mod logs;
 mod malformed;
 mod messages;
+mod metrics;
 mod moving;
 mod nodes;
 mod oauth;

@@ -1,7 +1,6 @@
-//! What an operator meets: start-up output, health, metrics, OpenAPI, settings, the folder's lock,
+//! What an operator meets: start-up output, health, OpenAPI, settings, the folder's lock,
 //! drain.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -103,63 +102,6 @@ async fn health_needs_no_credential() {
         shared().anonymous().get(path).await.expect(200);
         shared().anonymous().call("HEAD", path).await.expect(200);
     }
-}
-
-#[tokio::test]
-async fn metrics_want_the_operator_token() {
-    shared()
-        .anonymous()
-        .get("/metrics")
-        .await
-        .error(401, "unauthorized", "");
-    let (_account, key) = crate::support::account_with_client().await;
-    key.get("/metrics").await.error(401, "unauthorized", "");
-    let metrics = shared().operator().get("/metrics").await.expect(200);
-    assert!(
-        metrics.header("content-type").starts_with("text/plain"),
-        "{metrics}"
-    );
-    let text = String::from_utf8(metrics.bytes).unwrap();
-    assert!(text.lines().any(|line| line.starts_with("# TYPE ")));
-    for line in text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
-        let number = line.rsplit(' ').next().unwrap();
-        assert!(number.parse::<f64>().is_ok(), "{line}");
-    }
-}
-
-#[tokio::test]
-async fn each_metric_says_what_it_counts_and_its_type_before_its_samples() {
-    let metrics = shared().operator().get("/metrics").await.expect(200);
-    let text = String::from_utf8(metrics.bytes).unwrap();
-    let (mut helped, mut typed, mut sampled) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for line in text.lines() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let (family, words) = help.split_once(' ').expect(line);
-            assert!(words.split(' ').count() > 1, "{line}");
-            helped.insert(family);
-        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let (family, kind) = kind.split_once(' ').expect(line);
-            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
-            typed.insert((family, kind));
-        } else if !line.starts_with('#') {
-            let sample = line.split(['{', ' ']).next().unwrap();
-            let family = typed.iter().find(|(family, kind)| {
-                let rest = sample.strip_prefix(family);
-                rest.is_some_and(|rest| match *kind {
-                    "counter" => ["", "_total"].contains(&rest),
-                    "histogram" => ["_bucket", "_sum", "_count"].contains(&rest),
-                    _ => rest.is_empty(),
-                })
-            });
-            let (family, _) = family.unwrap_or_else(|| panic!("no TYPE before {line}"));
-            assert!(helped.contains(family), "no HELP before {line}");
-            sampled.insert(*family);
-        }
-    }
-    assert!(sampled.len() > 30, "{sampled:?}");
 }
 
 #[tokio::test]

@@ -1,23 +1,30 @@
 //! The metrics of the actors, the store, deliveries and threads, written through
-//! `prometheus-client`. Labels are kinds and reasons, never identifiers.
+//! `prometheus-client` as OpenMetrics 1.0. Labels are kinds and reasons, never identifiers.
 
 use std::fmt;
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder,
+    NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
 
 use crate::store::{StoreMetric, StoreValue};
 use crate::webhook::DeliveryMetrics;
 use colloquy_runtime::threads::ThreadMetrics;
 use colloquy_runtime::{Overview, Percentiles};
 
-/// Writes metric families, each with its explanation and its type.
+/// What a counter's samples are called after their family's name.
+const COUNTED: &str = "_total";
+
+/// The units that metrics are told in: a name that ends in one is in that unit, and says so.
+const UNITS: [(&str, Unit); 2] = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes)];
+
+/// Writes metric families, each with its explanation, its type and its unit.
 ///
-/// Names are written as they are given. `prometheus-client`'s own counters append `_total` to a
-/// sample's name but not to its type's, as OpenMetrics wants it; Prometheus' text format, which
-/// `/metrics` answers, wants the same name in both places.
+/// Names are the names of samples, as a query has them: a counter's ends in `_total`, which is no
+/// part of its family's name (OpenMetrics 1.0, "Counter").
 #[derive(Debug)]
 pub struct MetricsWriter<'e>(DescriptorEncoder<'e>);
 
@@ -41,9 +48,14 @@ impl<'e> MetricsWriter<'e> {
     ///
     /// # Errors
     /// What it writes to does not take it.
-    pub fn counter(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+    pub fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl EncodeCounterValue,
+    ) -> fmt::Result {
         self.family(MetricType::Counter, name, help)?
-            .encode_gauge(&value)
+            .encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 
     /// Writes a gauge without labels.
@@ -59,14 +71,19 @@ impl<'e> MetricsWriter<'e> {
     ///
     /// # Errors
     /// What it writes to does not take it.
-    pub fn counters<L: EncodeLabelSet, V: EncodeGaugeValue>(
+    pub fn counters<L: EncodeLabelSet, V: EncodeCounterValue>(
         &mut self,
         name: &str,
         help: &str,
         series: impl IntoIterator<Item = (L, V)>,
     ) -> fmt::Result {
-        let family = self.family(MetricType::Counter, name, help)?;
-        write_series(family, series)
+        let mut family = self.family(MetricType::Counter, name, help)?;
+        for (labels, value) in series {
+            family
+                .encode_family(&labels)?
+                .encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+        }
+        Ok(())
     }
 
     /// Writes a gauge for each set of labels.
@@ -79,8 +96,11 @@ impl<'e> MetricsWriter<'e> {
         help: &str,
         series: impl IntoIterator<Item = (L, V)>,
     ) -> fmt::Result {
-        let family = self.family(MetricType::Gauge, name, help)?;
-        write_series(family, series)
+        let mut family = self.family(MetricType::Gauge, name, help)?;
+        for (labels, value) in series {
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
     }
 
     /// Writes a histogram for each set of labels.
@@ -109,18 +129,13 @@ impl<'e> MetricsWriter<'e> {
         name: &'s str,
         help: &str,
     ) -> Result<MetricEncoder<'s>, fmt::Error> {
-        self.0.encode_descriptor(name, help, None, kind)
+        let family = name.strip_suffix(COUNTED).unwrap_or(name);
+        let in_unit = UNITS
+            .iter()
+            .find_map(|(suffix, unit)| Some((family.strip_suffix(suffix)?, Some(unit))));
+        let (stem, unit) = in_unit.unwrap_or((family, None));
+        self.0.encode_descriptor(stem, help, unit, kind)
     }
-}
-
-fn write_series<L: EncodeLabelSet, V: EncodeGaugeValue>(
-    mut family: MetricEncoder<'_>,
-    series: impl IntoIterator<Item = (L, V)>,
-) -> fmt::Result {
-    for (labels, value) in series {
-        family.encode_family(&labels)?.encode_gauge(&value)?;
-    }
-    Ok(())
 }
 
 /// Writes what the store counts.

@@ -1,4 +1,4 @@
-//! The one registry of all metrics, and the text that Prometheus reads from it.
+//! The one registry of all metrics, and the text that Prometheus reads from it: OpenMetrics 1.0.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::request_metrics::RequestMetrics;
 /// Every metric's name begins with it.
 const PREFIX: &str = "colloquy";
 
-/// What `/metrics` answers is declared as: Prometheus' text format.
-pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// What `/metrics` answers is declared as.
+pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The registry: everything in it is read anew for each answer.
 pub(crate) struct Metrics(Registry);
@@ -76,11 +76,11 @@ impl Metrics {
         self.0.register_collector(Box::new(source));
     }
 
-    /// Reads all metrics in Prometheus' text format.
+    /// Reads all metrics.
     pub(super) fn text(&self) -> String {
         let mut text = String::with_capacity(16_384);
         // Writing to a String can't fail.
-        let _ = text::encode_registry(&mut text, &self.0);
+        let _ = text::encode(&mut text, &self.0);
         text
     }
 }
@@ -105,15 +105,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_has_one_name_in_its_explanation_its_type_and_its_samples() {
+    fn a_family_has_its_unit_and_a_counters_name_ends_in_its_samples_alone() {
         let mut metrics = Metrics(Registry::with_prefix(PREFIX));
         metrics.register(|out| out.counters("a_total", "What.", [([("k", "v")], 3_u64)]));
-        metrics.register(|out| out.gauge("b", "Else.", 0_u64));
+        metrics.register(|out| out.counter("b_seconds_total", "How long.", 0.5));
+        metrics.register(|out| out.gauge("c", "Else.", 0_u64));
         assert_eq!(
             metrics.text(),
-            "# HELP colloquy_a_total What.\n# TYPE colloquy_a_total counter\n\
+            "# HELP colloquy_a What.\n# TYPE colloquy_a counter\n\
              colloquy_a_total{k=\"v\"} 3\n\
-             # HELP colloquy_b Else.\n# TYPE colloquy_b gauge\ncolloquy_b 0\n"
+             # HELP colloquy_b_seconds How long.\n# TYPE colloquy_b_seconds counter\n\
+             # UNIT colloquy_b_seconds seconds\ncolloquy_b_seconds_total 0.5\n\
+             # HELP colloquy_c Else.\n# TYPE colloquy_c gauge\ncolloquy_c 0\n# EOF\n"
         );
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::body::Encoding;
+use super::metrics;
 use super::openapi_schemas::{header_refs, reference};
 use super::operation::{AuthRequirement, Operation, Success, Verb};
 use super::problem::Kind;
@@ -282,6 +283,8 @@ pub(super) fn tagged(operation: &Operation) -> bool {
         Success::Ok(_) | Success::Created(_) | Success::Accepted(_) | Success::Page(_) => true,
         Success::Deleted => false,
         Success::Switched => false,
-        Success::Text(media_type) => !media_type.starts_with("text/plain"),
+        Success::Text(media_type) => {
+            !media_type.starts_with("text/plain") && media_type != metrics::MEDIA_TYPE
+        }
     }
 }

@@ -226,7 +226,7 @@ fn of_text(media: &str, operation: &str) -> &'static str {
         (_, "getHealth") => "alive",
         (_, "getReadiness") => "ready",
         (_, "getMetrics") => {
-            "# HELP colloquy_http_requests_total Requests by operation and status.\n# TYPE colloquy_http_requests_total counter\n\u{2026}"
+            "# HELP colloquy_http_requests Requests by operation and status.\n# TYPE colloquy_http_requests counter\n\u{2026}"
         }
         _ => "\u{2026}",
     }

@@ -38,6 +38,7 @@ pub(super) use self::document::refusal_page;
 use self::events::EventShown;
 use self::invitations::InvitationShown;
 use self::realtime::TicketShown;
+use super::metrics::MEDIA_TYPE;
 use super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::problem::Kind;
 
@@ -429,9 +430,13 @@ fn service() -> Vec<Operation> {
             .watched()
             .writes("text/plain; charset=utf-8"),
         get("/metrics", "getMetrics", service::metrics)
-            .about(TAG, "Get metrics", "In Prometheus' text format.")
+            .about(
+                TAG,
+                "Get metrics",
+                "As OpenMetrics 1.0, which Prometheus reads.",
+            )
             .auth(AuthRequirement::Metrics)
-            .writes("text/plain; version=0.0.4; charset=utf-8"),
+            .writes(MEDIA_TYPE),
     ]
 }
 

@@ -9,6 +9,7 @@
 //!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
 //! - [`event`], [`event_kind`], [`event_filter`]: what happened; [`endpoint`], [`attempt`]: to whom
 //!   it is sent.
+//! - [`figures`], [`durations`], [`interval`]: what conversations have come to, and when.
 //! - [`position`], [`sequence`], [`stream`]: the place of an event in the log of the whole store,
 //!   among the events of its entity, and in what a reader of either reads.
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
@@ -34,6 +35,7 @@ pub mod conversation;
 pub mod conversation_access;
 pub mod damage;
 pub mod document;
+pub mod durations;
 pub mod endpoint;
 pub mod entity;
 pub mod entity_number;
@@ -41,8 +43,10 @@ pub mod event;
 pub mod event_filter;
 pub mod event_kind;
 pub mod event_source;
+pub mod figures;
 pub mod id;
 pub mod idempotency;
+pub mod interval;
 pub mod json;
 pub mod key;
 pub mod metadata;

@@ -1,0 +1,213 @@
+//! What conversations have come to in an interval: the figures of analytics, and by what they are
+//! kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::caller::Tenant;
+use crate::conversation::{Channel, Priority, SenderType};
+use crate::durations::Durations;
+use crate::entity_number::EntityNumber;
+use crate::interval::Interval;
+use crate::time::Timestamp;
+
+/// What happened in an interval to the conversations of a group.
+///
+/// Figures of parts add up to the figures of the whole, whichever way they are cut and in whichever
+/// order they come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Conversations that were created.
+    #[serde(rename = "c", default, skip_serializing_if = "is_zero")]
+    pub created: u64,
+    /// Conversations that were closed.
+    #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
+    pub closed: u64,
+    /// Conversations that were reopened.
+    #[serde(rename = "r", default, skip_serializing_if = "is_zero")]
+    pub reopened: u64,
+    /// By how many more conversations are open at the end than at the beginning.
+    #[serde(rename = "o", default, skip_serializing_if = "is_no_move")]
+    pub opened: i64,
+    /// Messages by who sent them, in the order of [`SenderType::ALL`].
+    #[serde(rename = "m", default, skip_serializing_if = "are_zero")]
+    messages: [u64; 3],
+    /// From a conversation's creation to the first message of an agent.
+    #[serde(rename = "f", default, skip_serializing_if = "Durations::is_empty")]
+    pub first_response: Durations,
+    /// From a conversation's creation, or its latest reopening, to its closing.
+    #[serde(rename = "d", default, skip_serializing_if = "Durations::is_empty")]
+    pub resolution: Durations,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_no_move(by: &i64) -> bool {
+    *by == 0
+}
+
+fn are_zero(counts: &[u64; 3]) -> bool {
+    counts.iter().all(is_zero)
+}
+
+impl Figures {
+    /// Counts a message.
+    pub fn add_message(&mut self, sender: SenderType) {
+        *self.of_sender(sender) += 1;
+    }
+
+    /// How many messages were sent by these.
+    #[must_use]
+    pub fn messages(&self, sender: SenderType) -> u64 {
+        let [customer, agent, system] = self.messages;
+        match sender {
+            SenderType::Customer => customer,
+            SenderType::Agent => agent,
+            SenderType::System => system,
+        }
+    }
+
+    fn of_sender(&mut self, sender: SenderType) -> &mut u64 {
+        let [customer, agent, system] = &mut self.messages;
+        match sender {
+            SenderType::Customer => customer,
+            SenderType::Agent => agent,
+            SenderType::System => system,
+        }
+    }
+
+    /// Adds what others have come to.
+    pub fn merge(&mut self, others: &Figures) {
+        self.created += others.created;
+        self.closed += others.closed;
+        self.reopened += others.reopened;
+        self.opened += others.opened;
+        for sender in SenderType::ALL {
+            *self.of_sender(*sender) += others.messages(*sender);
+        }
+        self.first_response.merge(&others.first_response);
+        self.resolution.merge(&others.resolution);
+    }
+}
+
+/// To which group a conversation belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Group {
+    /// How its customer came.
+    pub channel: Channel,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Whose it is; none: nobody's.
+    pub assignee: Option<EntityNumber>,
+}
+
+/// Whose conversations a cell's figures are about.
+///
+/// Figures are kept twice, so that those of everybody cost the same however many people there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Assigned {
+    /// Everybody's, and nobody's.
+    Any,
+    /// This user's; none: nobody's.
+    To(Option<EntityNumber>),
+}
+
+/// Where figures are kept: one cell for each interval of each length in which something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cell {
+    /// Whose they are.
+    pub tenant: Tenant,
+    /// How long the interval is.
+    pub interval: Interval,
+    /// Whose conversations they are about.
+    pub assigned: Assigned,
+    /// From which channel.
+    pub channel: Channel,
+    /// Of which priority.
+    pub priority: Priority,
+    /// When the interval begins.
+    pub start: Timestamp,
+}
+
+impl Cell {
+    /// The cells of what happens to a group at an instant.
+    pub fn all(tenant: Tenant, group: Group, at: Timestamp) -> impl Iterator<Item = Cell> {
+        let assigned = [Assigned::Any, Assigned::To(group.assignee)];
+        assigned.into_iter().flat_map(move |assigned| {
+            Interval::ALL.iter().map(move |interval| Cell {
+                tenant,
+                interval: *interval,
+                assigned,
+                channel: group.channel,
+                priority: group.priority,
+                start: interval.start_of(at),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_figures() -> impl Strategy<Value = Figures> {
+        let counts = (0..9_u64, 0..9_u64, 0..9_u64, -9..9_i64);
+        let messages = prop::collection::vec(0..3_usize, 0..9);
+        let times = prop::collection::vec(0..100_000_u64, 0..9);
+        (counts, messages, times.clone(), times).prop_map(
+            |(counts, messages, first, resolution)| {
+                let (created, closed, reopened, opened) = counts;
+                let mut figures = Figures {
+                    created,
+                    closed,
+                    reopened,
+                    opened,
+                    ..Figures::default()
+                };
+                let senders = messages
+                    .iter()
+                    .filter_map(|index| SenderType::ALL.get(*index));
+                senders.for_each(|sender| figures.add_message(*sender));
+                first.iter().for_each(|ms| figures.first_response.add(*ms));
+                resolution.iter().for_each(|ms| figures.resolution.add(*ms));
+                figures
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_in_any_order_and_come_back_from_what_is_stored(first in any_figures(), second in any_figures()) {
+            let (mut one, mut other) = (first.clone(), second.clone());
+            one.merge(&second);
+            other.merge(&first);
+            prop_assert_eq!(&one, &other);
+            prop_assert_eq!(one.created, first.created + second.created);
+            for sender in SenderType::ALL {
+                prop_assert_eq!(one.messages(*sender), first.messages(*sender) + second.messages(*sender));
+            }
+            let stored = serde_json::to_string(&one).unwrap_or_default();
+            prop_assert_eq!(serde_json::from_str::<Figures>(&stored).ok(), Some(one));
+        }
+    }
+
+    #[test]
+    fn what_happens_is_counted_for_each_length_of_interval_for_its_assignee_and_for_all() {
+        let group = Group {
+            channel: Channel::Email,
+            priority: Priority::High,
+            assignee: Some(EntityNumber(7)),
+        };
+        let at = "2026-11-24T12:34:56.789Z".parse().unwrap_or_default();
+        let cells: Vec<_> = Cell::all(Tenant::OPERATORS, group, at).collect();
+        assert_eq!(cells.len(), 6);
+        for assigned in [Assigned::Any, Assigned::To(Some(EntityNumber(7)))] {
+            let of_this = cells.iter().filter(|cell| cell.assigned == assigned);
+            let starts: Vec<_> = of_this.map(|cell| cell.start.to_string()).collect();
+            let expected = ["2026-11-24T12:00", "2026-11-24T00:00", "2026-11-01T00:00"];
+            assert_eq!(starts, expected.map(|start| format!("{start}:00.000Z")));
+        }
+    }
+}

@@ -57,6 +57,7 @@ mod timers;
 mod views;
 
 pub mod accounts;
+pub mod analytics;
 pub mod audit;
 pub mod conversation;
 pub mod customer_names;

@@ -28,9 +28,9 @@ pub struct Figures {
     /// By how many more conversations are open at the end than at the beginning.
     #[serde(rename = "o", default, skip_serializing_if = "is_no_move")]
     pub opened: i64,
-    /// Messages by who sent them, in the order of [`SenderType::ALL`].
-    #[serde(rename = "m", default, skip_serializing_if = "are_zero")]
-    messages: [u64; 3],
+    /// Messages that were sent.
+    #[serde(rename = "m", default, skip_serializing_if = "Messages::are_none")]
+    pub messages: Messages,
     /// From a conversation's creation to the first message of an agent.
     #[serde(rename = "f", default, skip_serializing_if = "Durations::is_empty")]
     pub first_response: Durations,
@@ -47,47 +47,72 @@ fn is_no_move(by: &i64) -> bool {
     *by == 0
 }
 
-fn are_zero(counts: &[u64; 3]) -> bool {
-    counts.iter().all(is_zero)
+/// How many messages were sent, by who sent them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages {
+    /// By the company's customer.
+    #[serde(rename = "c", default, skip_serializing_if = "is_zero")]
+    pub customer: u64,
+    /// By somebody, or a bot, of the company.
+    #[serde(rename = "a", default, skip_serializing_if = "is_zero")]
+    pub agent: u64,
+    /// By the software.
+    #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
+    pub system: u64,
+}
+
+impl Messages {
+    fn are_none(&self) -> bool {
+        *self == Messages::default()
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self, sender: SenderType) {
+        match sender {
+            SenderType::Customer => self.customer += 1,
+            SenderType::Agent => self.agent += 1,
+            SenderType::System => self.system += 1,
+        }
+    }
+
+    /// Adds so many others.
+    pub fn merge(&mut self, others: Messages) {
+        self.customer += others.customer;
+        self.agent += others.agent;
+        self.system += others.system;
+    }
 }
 
 impl Figures {
-    /// Counts a message.
-    pub fn add_message(&mut self, sender: SenderType) {
-        *self.of_sender(sender) += 1;
-    }
-
-    /// How many messages were sent by these.
-    #[must_use]
-    pub fn messages(&self, sender: SenderType) -> u64 {
-        let [customer, agent, system] = self.messages;
-        match sender {
-            SenderType::Customer => customer,
-            SenderType::Agent => agent,
-            SenderType::System => system,
-        }
-    }
-
-    fn of_sender(&mut self, sender: SenderType) -> &mut u64 {
-        let [customer, agent, system] = &mut self.messages;
-        match sender {
-            SenderType::Customer => customer,
-            SenderType::Agent => agent,
-            SenderType::System => system,
-        }
-    }
-
     /// Adds what others have come to.
     pub fn merge(&mut self, others: &Figures) {
         self.created += others.created;
         self.closed += others.closed;
         self.reopened += others.reopened;
         self.opened += others.opened;
-        for sender in SenderType::ALL {
-            *self.of_sender(*sender) += others.messages(*sender);
-        }
+        self.messages.merge(others.messages);
         self.first_response.merge(&others.first_response);
         self.resolution.merge(&others.resolution);
+    }
+}
+
+/// What of a conversation's events before counts for those that come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Course {
+    /// When it was created, or reopened last.
+    pub opened_at: Timestamp,
+    /// Whether an agent has written.
+    pub is_answered: bool,
+}
+
+impl Course {
+    /// Of a conversation that was created then.
+    #[must_use]
+    pub fn new(created_at: Timestamp) -> Self {
+        Course {
+            opened_at: created_at,
+            is_answered: false,
+        }
     }
 }
 
@@ -169,7 +194,7 @@ mod tests {
                 let senders = messages
                     .iter()
                     .filter_map(|index| SenderType::ALL.get(*index));
-                senders.for_each(|sender| figures.add_message(*sender));
+                senders.for_each(|sender| figures.messages.add(*sender));
                 first.iter().for_each(|ms| figures.first_response.add(*ms));
                 resolution.iter().for_each(|ms| figures.resolution.add(*ms));
                 figures
@@ -185,9 +210,7 @@ mod tests {
             other.merge(&first);
             prop_assert_eq!(&one, &other);
             prop_assert_eq!(one.created, first.created + second.created);
-            for sender in SenderType::ALL {
-                prop_assert_eq!(one.messages(*sender), first.messages(*sender) + second.messages(*sender));
-            }
+            prop_assert_eq!(one.messages.agent, first.messages.agent + second.messages.agent);
             let stored = serde_json::to_string(&one).unwrap_or_default();
             prop_assert_eq!(serde_json::from_str::<Figures>(&stored).ok(), Some(one));
         }

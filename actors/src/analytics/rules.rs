@@ -1,0 +1,361 @@
+//! The rules: what an event does to the figures. Pure: no clock, no store.
+
+use serde::Deserialize;
+
+use colloquy_model::conversation::{Channel, Priority, SenderType, Status};
+use colloquy_model::damage::Unreadable;
+use colloquy_model::event::Event;
+use colloquy_model::event_kind::EventKind;
+use colloquy_model::figures::{Course, Figures, Group};
+use colloquy_model::id::{ConversationId, UserId};
+
+/// What an event comes to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What is counted for which group, in the intervals of the event's instant.
+    pub figures: Vec<(Group, Figures)>,
+    /// The conversation's course from here on, where the event changes it.
+    pub course: Option<Course>,
+    /// Who has the conversation from here on; none where nobody has, or where the event does not
+    /// say it.
+    pub assignee: Option<UserId>,
+}
+
+/// What the data of a conversation's event say, as far as it counts.
+#[derive(Deserialize)]
+struct ConversationData {
+    conversation_id: ConversationId,
+    status: Status,
+    assignee_id: Option<UserId>,
+    #[serde(default)]
+    changes: Changes,
+}
+
+/// What the conversation was before, of what has changed.
+#[derive(Default, Deserialize)]
+struct Changes {
+    status: Option<Change<Status>>,
+    channel: Option<Change<Channel>>,
+    priority: Option<Change<Priority>>,
+    assignee_id: Option<Change<Option<UserId>>>,
+}
+
+#[derive(Deserialize)]
+struct Change<T> {
+    from: T,
+}
+
+/// What the data of a message's event say, as far as it counts.
+#[derive(Deserialize)]
+struct MessageData {
+    conversation_id: ConversationId,
+    sender_type: SenderType,
+}
+
+/// Counts an event. `course` is what the events before it have made of its conversation; none:
+/// nothing but its creation.
+///
+/// # Errors
+/// The event can't be read, which was told.
+pub fn counted(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
+    match event.kind {
+        EventKind::ConversationCreated => created(event),
+        EventKind::ConversationUpdated | EventKind::ConversationClosed => changed(event, course),
+        EventKind::MessageCreated => message(event, course),
+        _ => Ok(Counted::default()),
+    }
+}
+
+fn created(event: &Event) -> Result<Counted, Unreadable> {
+    let data: ConversationData = data_of(event)?;
+    let figures = Figures {
+        created: 1,
+        opened: 1,
+        ..Figures::default()
+    };
+    Ok(Counted {
+        figures: vec![(group_of(event)?, figures)],
+        course: None,
+        assignee: data.assignee_id,
+    })
+}
+
+fn changed(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
+    let data: ConversationData = data_of(event)?;
+    let Changes {
+        status,
+        channel,
+        priority,
+        assignee_id,
+    } = data.changes;
+    let after = group_of(event)?;
+    let before = Group {
+        channel: channel.map_or(after.channel, |change| change.from),
+        priority: priority.map_or(after.priority, |change| change.from),
+        assignee: assignee_id.map_or(after.assignee, |change| {
+            change.from.map(|user| user.number())
+        }),
+    };
+    let was_open = status.map_or(data.status, |change| change.from) != Status::Closed;
+    let is_open = data.status != Status::Closed;
+
+    let course = course.unwrap_or_else(|| Course::new(data.conversation_id.created_at()));
+    let mut figures = Figures {
+        closed: u64::from(was_open && !is_open),
+        reopened: u64::from(!was_open && is_open),
+        opened: i64::from(is_open),
+        ..Figures::default()
+    };
+    if was_open && !is_open {
+        let open_for = event.at.since(course.opened_at);
+        figures.resolution.add(whole_ms(open_for));
+    }
+    let left = Figures {
+        opened: -i64::from(was_open),
+        ..Figures::default()
+    };
+    Ok(Counted {
+        figures: vec![(before, left), (after, figures)],
+        course: (!was_open && is_open).then_some(Course {
+            opened_at: event.at,
+            ..course
+        }),
+        assignee: data.assignee_id,
+    })
+}
+
+fn message(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
+    let data: MessageData = data_of(event)?;
+    let created_at = data.conversation_id.created_at();
+    let course = course.unwrap_or_else(|| Course::new(created_at));
+    let answers = data.sender_type == SenderType::Agent && !course.is_answered;
+    let mut figures = Figures::default();
+    figures.messages.add(data.sender_type);
+    if answers {
+        let waited = event.at.since(created_at);
+        figures.first_response.add(whole_ms(waited));
+    }
+    Ok(Counted {
+        figures: vec![(group_of(event)?, figures)],
+        course: answers.then_some(Course {
+            is_answered: true,
+            ..course
+        }),
+        assignee: None,
+    })
+}
+
+/// The group of the event's conversation as of its commit.
+fn group_of(event: &Event) -> Result<Group, Unreadable> {
+    let group = event.channel.zip(event.priority);
+    let (channel, priority) = group.ok_or_else(|| unreadable(event, "it has no channel"))?;
+    Ok(Group {
+        channel,
+        priority,
+        assignee: event.assignee,
+    })
+}
+
+fn data_of<'e, T: Deserialize<'e>>(event: &'e Event) -> Result<T, Unreadable> {
+    serde_json::from_slice(&event.payload).map_err(|error| unreadable(event, error))
+}
+
+fn unreadable(event: &Event, error: impl std::fmt::Display) -> Unreadable {
+    Unreadable::found(format_args!("event at position {}", event.position), error)
+}
+
+fn whole_ms(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use colloquy_model::caller::Tenant;
+    use colloquy_model::event::{EventRow, SeenNow};
+    use colloquy_model::figures::Messages;
+    use colloquy_model::position::Position;
+    use colloquy_model::sequence::Sequence;
+    use colloquy_model::stream::FeedNumber;
+    use colloquy_model::time::Timestamp;
+    use serde_json::{Value, json};
+
+    const CREATED_AT: Timestamp = Timestamp(1_790_000_000_000);
+
+    /// A conversation whose events are made one after the other, with the figures that they come to.
+    struct History {
+        id: ConversationId,
+        group: Group,
+        course: Option<Course>,
+    }
+
+    impl History {
+        fn new() -> Self {
+            History {
+                id: ConversationId::new(CREATED_AT),
+                group: Group {
+                    channel: Channel::Chat,
+                    priority: Priority::Normal,
+                    assignee: None,
+                },
+                course: None,
+            }
+        }
+
+        fn happens(&mut self, after_ms: i64, kind: EventKind, data: Value) -> Counted {
+            let mut payload = data;
+            if let Some(fields) = payload.as_object_mut() {
+                fields.insert("conversation_id".to_owned(), json!(self.id));
+            }
+            let row = EventRow {
+                position: Position(1),
+                tenant: Tenant::OPERATORS,
+                number: FeedNumber::default(),
+                entity: self.id.number(),
+                sequence: Sequence::default(),
+                kind,
+                at: Timestamp(CREATED_AT.0 + after_ms),
+            };
+            let seen = SeenNow {
+                channel: Some(self.group.channel),
+                priority: Some(self.group.priority),
+                assignee: self.group.assignee,
+            };
+            let event = Event::new(row, seen, Bytes::from(payload.to_string()));
+            let counted = counted(&event, self.course).unwrap_or_default();
+            self.course = counted.course.or(self.course);
+            counted
+        }
+
+        fn says(&mut self, after_ms: i64, sender: &str) -> Figures {
+            let data = json!({"sender_type": sender, "content": "words"});
+            total(&self.happens(after_ms, EventKind::MessageCreated, data))
+        }
+
+        fn becomes(&mut self, after_ms: i64, from: &str, to: &str) -> Figures {
+            let kind = if to == "closed" {
+                EventKind::ConversationClosed
+            } else {
+                EventKind::ConversationUpdated
+            };
+            let changes = json!({"status": {"from": from, "to": to}});
+            let data = json!({"status": to, "assignee_id": null, "changes": changes});
+            total(&self.happens(after_ms, kind, data))
+        }
+    }
+
+    fn total(counted: &Counted) -> Figures {
+        let mut total = Figures::default();
+        counted
+            .figures
+            .iter()
+            .for_each(|(_, figures)| total.merge(figures));
+        total
+    }
+
+    #[test]
+    fn a_first_response_is_the_first_message_of_an_agent_and_no_other() {
+        let mut history = History::new();
+        let creation = json!({"status": "active", "assignee_id": null});
+        let created = total(&history.happens(0, EventKind::ConversationCreated, creation));
+        assert_eq!((created.created, created.opened), (1, 1));
+        for (after_ms, sender, responses) in [
+            (10, "customer", None),
+            (20, "system", None),
+            (30, "agent", Some(30)),
+            (40, "agent", None),
+        ] {
+            let figures = history.says(after_ms, sender);
+            assert_eq!(figures.first_response.mean_ms(), responses, "{sender}");
+            let Messages {
+                customer,
+                agent,
+                system,
+            } = figures.messages;
+            assert_eq!(customer + agent + system, 1);
+        }
+        // Neither closing nor reopening begins it anew.
+        history.becomes(50, "active", "closed");
+        history.becomes(60, "closed", "active");
+        assert!(history.says(70, "agent").first_response.is_empty());
+    }
+
+    #[test]
+    fn a_resolution_is_from_the_creation_or_the_latest_reopening_to_the_closing() {
+        let mut history = History::new();
+        assert_eq!(history.becomes(5, "active", "pending"), Figures::default());
+        let closed = history.becomes(100, "pending", "closed");
+        assert_eq!((closed.closed, closed.opened), (1, -1));
+        assert_eq!(closed.resolution.mean_ms(), Some(100));
+        let reopened = history.becomes(250, "closed", "active");
+        assert_eq!((reopened.reopened, reopened.opened), (1, 1));
+        assert!(reopened.resolution.is_empty());
+        assert_eq!(
+            history
+                .becomes(251, "active", "closed")
+                .resolution
+                .mean_ms(),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn an_open_conversation_that_changes_its_group_leaves_the_one_and_joins_the_other() {
+        let mut history = History::new();
+        let before = history.group;
+        let user = UserId::new(CREATED_AT);
+        history.group = Group {
+            channel: Channel::Email,
+            priority: Priority::High,
+            assignee: Some(user.number()),
+        };
+        let change = |from: Value, to: Value| json!({"from": from, "to": to});
+        let mut changes = json!({
+            "channel": change(json!("chat"), json!("email")),
+            "priority": change(json!("normal"), json!("high")),
+            "assignee_id": change(Value::Null, json!(user)),
+        });
+        let data = json!({"status": "active", "assignee_id": user, "changes": changes.clone()});
+        let counted = history.happens(1, EventKind::ConversationUpdated, data);
+        assert_eq!(counted.assignee, Some(user));
+        let opened: Vec<_> = counted
+            .figures
+            .iter()
+            .map(|(group, figures)| (*group, figures.opened))
+            .collect();
+        assert_eq!(opened, [(before, -1), (history.group, 1)]);
+        // One that closes meanwhile leaves its old group, and is closed in the new one.
+        if let Some(changes) = changes.as_object_mut() {
+            changes.insert(
+                "status".to_owned(),
+                change(json!("active"), json!("closed")),
+            );
+        }
+        let data = json!({"status": "closed", "assignee_id": user, "changes": changes});
+        let counted = history.happens(2, EventKind::ConversationClosed, data);
+        let opened: Vec<_> = counted
+            .figures
+            .iter()
+            .map(|(group, figures)| (*group, figures.opened, figures.closed))
+            .collect();
+        assert_eq!(opened, [(before, -1, 0), (history.group, 0, 1)]);
+    }
+
+    #[test]
+    fn what_changes_nothing_that_counts_comes_to_nothing() {
+        let mut history = History::new();
+        let data = json!({"status": "active", "assignee_id": null, "changes": {"metadata": {"from": {}, "to": {"a": 1}}}});
+        let counted = history.happens(1, EventKind::ConversationUpdated, data);
+        assert_eq!(
+            (total(&counted), counted.course),
+            (Figures::default(), None)
+        );
+        let edited = history.happens(
+            2,
+            EventKind::MessageUpdated,
+            json!({"sender_type": "agent"}),
+        );
+        assert_eq!(edited, Counted::default());
+    }
+}

@@ -9,12 +9,16 @@ use crate::support::{Server, Setup, until};
 async fn operators_see_every_node_and_drain_one() {
     let mut nodes = nodes(2);
     let operator = nodes[0].operator();
-    let list = operator.get("/admin/v1/nodes").await.expect(200);
-    assert_eq!(list["data"].as_array().unwrap().len(), 2, "{list}");
     let addresses: Vec<_> = nodes.iter().map(Server::address).collect();
-    let shown = list["data"].as_array().unwrap();
-    let is_shown = |address: &String| shown.iter().any(|node| node["address"] == *address);
-    assert!(addresses.iter().all(is_shown), "{list}");
+    // A node tells its address with the renewal of its lease that follows its start.
+    let shown = until("both nodes are shown", SLACK, async || {
+        let list = operator.get("/admin/v1/nodes").await.expect(200);
+        let shown = list["data"].as_array().unwrap().clone();
+        assert_eq!(shown.len(), 2, "{list}");
+        let is_shown = |address: &String| shown.iter().any(|node| node["address"] == *address);
+        addresses.iter().all(is_shown).then_some(shown)
+    })
+    .await;
     let of_second = shown
         .iter()
         .find(|node| node["address"] == addresses[1])

@@ -20,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("audit", &["model", "runtime", "store"]),
     ("dump", &["model", "store"]),
     ("feed", &["model", "runtime", "store"]),
+    ("analytics", &["model"]),
     ("idempotency", &["model", "store"]),
     ("customer_names", &["model"]),
     ("journal", &["customer_names", "model", "runtime", "store"]),

@@ -186,6 +186,7 @@ sealed_text!(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use serde::{Deserialize, Serialize};
 
     #[test]
     fn what_is_sealed_is_read_again_for_its_purpose_alone() {
@@ -194,6 +195,43 @@ mod tests {
         assert_eq!(unseal("a", &sealed).unwrap(), "whsec_text");
         assert_eq!(unseal("b", &sealed), Err(UnsealError::Damaged));
         assert_ne!(sealed, seal("a", "whsec_text").unwrap(), "nonces differ");
+    }
+
+    /// One text sealed as each kind of secret that is stored.
+    #[derive(Serialize, Deserialize)]
+    struct Secrets {
+        #[serde(with = "webhook_secret")]
+        webhook: String,
+        #[serde(with = "signing_secret")]
+        signing: String,
+        #[serde(with = "text_key")]
+        text_key: String,
+    }
+
+    #[test]
+    fn a_secret_of_one_kind_is_read_as_no_other() {
+        let same = || "secret".to_owned();
+        let secrets = Secrets {
+            webhook: same(),
+            signing: same(),
+            text_key: same(),
+        };
+        let stored = serde_json::to_value(&secrets).unwrap();
+        assert!(serde_json::from_value::<Secrets>(stored.clone()).is_ok());
+        let fields = stored.as_object().unwrap();
+        for (field, other) in fields
+            .keys()
+            .flat_map(|one| fields.keys().map(move |other| (one, other)))
+        {
+            let mut moved = fields.clone();
+            moved.insert(field.clone(), stored.get(other).unwrap().clone());
+            let read = serde_json::from_value::<Secrets>(moved.into());
+            assert_eq!(
+                read.is_ok(),
+                field == other,
+                "{other} in the place of {field}"
+            );
+        }
     }
 
     #[test]

@@ -52,17 +52,26 @@ struct MessageData {
     sender_type: SenderType,
 }
 
+/// The kinds whose data say what a conversation was before.
+const CHANGES: [EventKind; 2] = [
+    EventKind::ConversationUpdated,
+    EventKind::ConversationClosed,
+];
+
 /// Counts an event. `course` is what the events before it have made of its conversation; none:
 /// nothing but its creation.
 ///
 /// # Errors
 /// The event can't be read, which was told.
 pub fn counted(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
-    match event.kind {
-        EventKind::ConversationCreated => created(event),
-        EventKind::ConversationUpdated | EventKind::ConversationClosed => changed(event, course),
-        EventKind::MessageCreated => message(event, course),
-        _ => Ok(Counted::default()),
+    if event.kind == EventKind::ConversationCreated {
+        created(event)
+    } else if CHANGES.contains(&event.kind) {
+        changed(event, course)
+    } else if event.kind == EventKind::MessageCreated {
+        message(event, course)
+    } else {
+        Ok(Counted::default())
     }
 }
 

@@ -101,20 +101,21 @@ async fn assert_far_pages_cost_no_more(c: &Client, at: &str) {
             .id("id");
         paths.push(format!("{at}/versions?limit=100&after={cursor}"));
     }
-    // In turns, and the calmest of many: what else the machine does falls on all of them.
+    // In turns, and the calmest of many: what else the machine does falls on all of them. Where it
+    // does much, more are needed until each has met a calm moment; one that costs more meets none.
     let mut calmest = vec![Duration::MAX; paths.len()];
-    for _ in 0..TIMED / 2 {
+    for round in 0..TIMED * 5 {
         for (path, calmest) in paths.iter().zip(&mut calmest) {
             let asked = Instant::now();
             assert_eq!(c.get(path).await.expect(200).data().len(), 100);
             *calmest = asked.elapsed().min(*calmest);
         }
+        let most = calmest[0] + NOISE / 2;
+        if round >= TIMED / 2 && calmest.iter().all(|took| *took <= most) {
+            return;
+        }
     }
-    let most = calmest[0] + NOISE / 2;
-    assert!(
-        calmest.iter().all(|took| *took <= most),
-        "the first page, and others by a cursor: {calmest:?}"
-    );
+    panic!("the first page, and others by a cursor: {calmest:?}");
 }
 
 /// Any version can be read, and is what was sent; gives the middle one of the times.

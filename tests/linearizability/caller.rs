@@ -204,12 +204,11 @@ impl Caller {
     /// Asks once, or under a key until the outcome is known, and records it. Gives the answer, if
     /// there was one.
     pub(super) async fn ask(&mut self, request: &Request) -> Option<Answer> {
-        let call = self.history.now();
-        let outcome = if request.keyed {
+        let (call, outcome) = if request.keyed {
             let key = self.mark();
             self.until_known(request, &key).await
         } else {
-            self.attempt(request, None).await
+            (self.history.now(), self.attempt(request, None).await)
         };
         let mut entity = request.entity.clone();
         let answer = match outcome {
@@ -242,12 +241,31 @@ impl Caller {
         }
     }
 
-    /// Asks under a key until the outcome is known.
-    async fn until_known(&mut self, request: &Request, key: &str) -> Outcome {
+    /// Asks under a key until the outcome is known; with it the time at which what has it began. A
+    /// refusal is of the last attempt alone, since no key keeps one: what was sent before and got no
+    /// answer may still be done, and is recorded as unknown.
+    async fn until_known(&mut self, request: &Request, key: &str) -> (u64, Outcome) {
         let end = Instant::now() + ANSWERED_WITHIN;
+        let first = self.history.now();
+        let mut is_sent = false;
         loop {
-            if let Outcome::Answered(answer) = self.attempt(request, Some(key)).await {
-                return Outcome::Answered(answer);
+            let last = self.history.now();
+            match self.attempt(request, Some(key)).await {
+                Outcome::Answered(answer)
+                    if is_sent && answer.status >= 400 && request.names.is_none() =>
+                {
+                    self.history.add(Record {
+                        entity: request.entity.clone(),
+                        client: self.number,
+                        call: first,
+                        told: None,
+                        asked: request.asked.clone(),
+                    });
+                    return (last, Outcome::Answered(answer));
+                }
+                Outcome::Answered(answer) => return (first, Outcome::Answered(answer)),
+                Outcome::Unknown => is_sent = true,
+                Outcome::Nothing => {}
             }
             Self::wait(end).await;
         }

@@ -123,7 +123,7 @@ async fn the_dashboard_asks_for_what_there_is() {
 }
 
 #[tokio::test]
-async fn the_alert_rules_ask_for_what_there_is_and_ring_when_they_should() {
+async fn the_alert_rules_ask_for_what_there_is_and_fire_when_they_should() {
     let server = busy().await;
     let families = families(&server).await;
     let rules = deployed("prometheus-alerts.yaml");
@@ -141,7 +141,7 @@ async fn the_alert_rules_ask_for_what_there_is_and_ring_when_they_should() {
         if let Some(alert) = line.trim().strip_prefix("- alert: ") {
             assert!(
                 histories.contains(&format!("\"{alert}\"")),
-                "no history rings {alert}"
+                "no history fires {alert}"
             );
         }
     }

@@ -398,10 +398,22 @@ mod tests {
                     .as_str()
                     .unwrap()
                     .trim_start_matches('#');
-                let schema = &document.pointer(shared).unwrap()["content"]["application/json"]["schema"]
-                    ["$ref"];
+                let schema =
+                    &document.pointer(shared).unwrap()["content"]["application/json"]["schema"];
+                let is_of_oauth_clients = schema.get("anyOf").is_some();
+                let error = if is_of_oauth_clients {
+                    &schema["anyOf"][0]
+                } else {
+                    schema
+                };
                 assert_eq!(
-                    schema, "#/components/schemas/Error",
+                    error["$ref"], "#/components/schemas/Error",
+                    "{} {status}",
+                    operation.id
+                );
+                assert_eq!(
+                    is_of_oauth_clients,
+                    operation.auth == AuthRequirement::OAuthClient,
                     "{} {status}",
                     operation.id
                 );

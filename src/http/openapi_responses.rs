@@ -215,6 +215,19 @@ impl Refusal {
         words.join(".")
     }
 
+    /// What the error is in JSON; of OAuth clients also as RFC 6749 has it (section 5.2).
+    fn error_schema(&self) -> Value {
+        if !self.oauth {
+            return reference("Error");
+        }
+        let own = json!({
+            "type": "object",
+            "required": ["error", "error_description"],
+            "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
+        });
+        json!({"anyOf": [reference("Error"), own]})
+    }
+
     pub(super) fn response(&self) -> Value {
         let words: Vec<String> = self
             .kinds
@@ -228,22 +241,9 @@ impl Refusal {
             _ => {}
         }
         let mut content = json!({
-            "application/json": {"schema": reference("Error")},
+            "application/json": {"schema": self.error_schema()},
             "application/problem+json": {"schema": reference("ProblemDetails")},
         });
-        if self.oauth {
-            // RFC 6749, section 5.2.
-            let own = json!({
-                "type": "object",
-                "required": ["error", "error_description"],
-                "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
-            });
-            let either = json!({"anyOf": [reference("Error"), own]});
-            content = json!({
-                "application/json": {"schema": either},
-                "application/problem+json": {"schema": reference("ProblemDetails")},
-            });
-        }
         if let (Value::Object(forms), true) = (&mut content, self.paged) {
             forms.insert(
                 "text/html".to_owned(),

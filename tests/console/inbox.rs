@@ -164,14 +164,20 @@ async fn a_search_finds_conversations_by_what_was_said_in_them() {
     browser.assert_quiet().await;
 }
 
+/// A conversation that an agent has open in the inbox, where it hears what happens.
+async fn open_conversation(server: &Server) -> (Account, String, Browser) {
+    let account = server.account().await;
+    let id = account.live().conversation().await;
+    let (browser, _) = browser_of(server, &account, "agent").await;
+    browser.go(&format!("/console/inbox/{id}")).await;
+    browser.waits_for("[data-line='up']").await;
+    (account, id, browser)
+}
+
 #[tokio::test]
 async fn what_happens_elsewhere_shows_by_itself_once_and_in_order() {
     let server = Server::start();
-    let account = server.account().await;
-    let id = account.live().conversation().await;
-    let (browser, _) = browser_of(&server, &account, "agent").await;
-    browser.go(&format!("/console/inbox/{id}")).await;
-    browser.waits_for("[data-line='up']").await;
+    let (account, id, browser) = open_conversation(&server).await;
     for number in 0..30 {
         account
             .live()
@@ -258,11 +264,7 @@ async fn two_agents_see_each_other_type_and_answer() {
 #[tokio::test]
 async fn a_line_that_drops_neither_loses_nor_doubles_an_answer() {
     let server = Server::start();
-    let account = server.account().await;
-    let id = account.live().conversation().await;
-    let (browser, _) = browser_of(&server, &account, "agent").await;
-    browser.go(&format!("/console/inbox/{id}")).await;
-    browser.waits_for("[data-line='up']").await;
+    let (account, id, browser) = open_conversation(&server).await;
     browser.offline(true).await;
     for number in 0..3 {
         browser
@@ -299,11 +301,7 @@ async fn a_line_that_drops_neither_loses_nor_doubles_an_answer() {
 #[tokio::test]
 async fn what_came_before_an_answer_is_shown_though_the_answer_was_placed_first() {
     let server = Server::start();
-    let account = server.account().await;
-    let id = account.live().conversation().await;
-    let (browser, _) = browser_of(&server, &account, "agent").await;
-    browser.go(&format!("/console/inbox/{id}")).await;
-    browser.waits_for("[data-line='up']").await;
+    let (account, id, browser) = open_conversation(&server).await;
     browser.blocks(&["*after_seq=*"]).await;
     account
         .live()

@@ -241,9 +241,9 @@ impl Caller {
         }
     }
 
-    /// Asks under a key until the outcome is known; with it the time at which what has it began. A
-    /// refusal is of the last attempt alone, since no key keeps one: what was sent before and got no
-    /// answer may still be done, and is recorded as unknown.
+    /// Asks under a key until the outcome is known; gives it with the time of calling. No key keeps a
+    /// refusal: it is the last attempt's alone, and what was sent before without an answer may still
+    /// be done. That is recorded as unknown, unless it would make an entity that nobody can name.
     async fn until_known(&mut self, request: &Request, key: &str) -> (u64, Outcome) {
         let end = Instant::now() + ANSWERED_WITHIN;
         let first = self.history.now();

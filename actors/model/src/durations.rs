@@ -39,13 +39,13 @@ impl Durations {
         }
     }
 
-    /// Whether there is none.
+    /// Whether no duration was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// How many there are.
+    /// How many durations were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.values().sum()

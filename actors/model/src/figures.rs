@@ -56,7 +56,7 @@ pub struct Messages {
     /// By somebody, or a bot, of the company.
     #[serde(rename = "a", default, skip_serializing_if = "is_zero")]
     pub agent: u64,
-    /// By the software.
+    /// By the software itself.
     #[serde(rename = "s", default, skip_serializing_if = "is_zero")]
     pub system: u64,
 }
@@ -66,7 +66,7 @@ impl Messages {
         *self == Messages::default()
     }
 
-    /// Counts one more.
+    /// Counts one more message of this sender.
     pub fn add(&mut self, sender: SenderType) {
         match sender {
             SenderType::Customer => self.customer += 1,
@@ -75,7 +75,7 @@ impl Messages {
         }
     }
 
-    /// Adds so many others.
+    /// Adds the messages of others, sender by sender.
     pub fn merge(&mut self, others: Messages) {
         self.customer += others.customer;
         self.agent += others.agent;
@@ -96,20 +96,20 @@ impl Figures {
     }
 }
 
-/// What of a conversation's events before counts for those that come.
+/// The milestones of a conversation from which the times of later events are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Course {
+pub struct Milestones {
     /// When it was created, or reopened last.
     pub opened_at: Timestamp,
     /// Whether an agent has written.
     pub is_answered: bool,
 }
 
-impl Course {
+impl Milestones {
     /// Of a conversation that was created then.
     #[must_use]
     pub fn new(created_at: Timestamp) -> Self {
-        Course {
+        Milestones {
             opened_at: created_at,
             is_answered: false,
         }
@@ -119,9 +119,9 @@ impl Course {
 /// To which group a conversation belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group {
-    /// How its customer came.
+    /// The channel through which its customer came.
     pub channel: Channel,
-    /// How urgent it is.
+    /// Its priority, as of the event that is counted.
     pub priority: Priority,
     /// Whose it is; none: nobody's.
     pub assignee: Option<EntityNumber>,

@@ -6,7 +6,7 @@ use colloquy_model::conversation::{Channel, Priority, SenderType, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::event::Event;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::figures::{Course, Figures, Group};
+use colloquy_model::figures::{Figures, Group, Milestones};
 use colloquy_model::id::{ConversationId, UserId};
 
 /// What an event comes to.
@@ -14,8 +14,8 @@ use colloquy_model::id::{ConversationId, UserId};
 pub struct Counted {
     /// What is counted for which group, in the intervals of the event's instant.
     pub figures: Vec<(Group, Figures)>,
-    /// The conversation's course from here on, where the event changes it.
-    pub course: Option<Course>,
+    /// The conversation's milestones from here on, where the event changes it.
+    pub milestones: Option<Milestones>,
     /// Who has the conversation from here on; none where nobody has, or where the event does not
     /// say it.
     pub assignee: Option<UserId>,
@@ -58,18 +58,18 @@ const CHANGES: [EventKind; 2] = [
     EventKind::ConversationClosed,
 ];
 
-/// Counts an event. `course` is what the events before it have made of its conversation; none:
+/// Counts an event. `milestones` is what the events before it have made of its conversation; none:
 /// nothing but its creation.
 ///
 /// # Errors
 /// The event can't be read, which was told.
-pub fn counted(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
+pub fn counted(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unreadable> {
     if event.kind == EventKind::ConversationCreated {
         created(event)
     } else if CHANGES.contains(&event.kind) {
-        changed(event, course)
+        changed(event, milestones)
     } else if event.kind == EventKind::MessageCreated {
-        message(event, course)
+        message(event, milestones)
     } else {
         Ok(Counted::default())
     }
@@ -84,12 +84,12 @@ fn created(event: &Event) -> Result<Counted, Unreadable> {
     };
     Ok(Counted {
         figures: vec![(group_of(event)?, figures)],
-        course: None,
+        milestones: None,
         assignee: data.assignee_id,
     })
 }
 
-fn changed(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
+fn changed(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unreadable> {
     let data: ConversationData = data_of(event)?;
     let Changes {
         status,
@@ -108,7 +108,8 @@ fn changed(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable>
     let was_open = status.map_or(data.status, |change| change.from) != Status::Closed;
     let is_open = data.status != Status::Closed;
 
-    let course = course.unwrap_or_else(|| Course::new(data.conversation_id.created_at()));
+    let milestones =
+        milestones.unwrap_or_else(|| Milestones::new(data.conversation_id.created_at()));
     let mut figures = Figures {
         closed: u64::from(was_open && !is_open),
         reopened: u64::from(!was_open && is_open),
@@ -116,7 +117,7 @@ fn changed(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable>
         ..Figures::default()
     };
     if was_open && !is_open {
-        let open_for = event.at.since(course.opened_at);
+        let open_for = event.at.since(milestones.opened_at);
         figures.resolution.add(whole_ms(open_for));
     }
     let left = Figures {
@@ -125,19 +126,19 @@ fn changed(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable>
     };
     Ok(Counted {
         figures: vec![(before, left), (after, figures)],
-        course: (!was_open && is_open).then_some(Course {
+        milestones: (!was_open && is_open).then_some(Milestones {
             opened_at: event.at,
-            ..course
+            ..milestones
         }),
         assignee: data.assignee_id,
     })
 }
 
-fn message(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable> {
+fn message(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unreadable> {
     let data: MessageData = data_of(event)?;
     let created_at = data.conversation_id.created_at();
-    let course = course.unwrap_or_else(|| Course::new(created_at));
-    let answers = data.sender_type == SenderType::Agent && !course.is_answered;
+    let milestones = milestones.unwrap_or_else(|| Milestones::new(created_at));
+    let answers = data.sender_type == SenderType::Agent && !milestones.is_answered;
     let mut figures = Figures::default();
     figures.messages.add(data.sender_type);
     if answers {
@@ -146,9 +147,9 @@ fn message(event: &Event, course: Option<Course>) -> Result<Counted, Unreadable>
     }
     Ok(Counted {
         figures: vec![(group_of(event)?, figures)],
-        course: answers.then_some(Course {
+        milestones: answers.then_some(Milestones {
             is_answered: true,
-            ..course
+            ..milestones
         }),
         assignee: None,
     })
@@ -196,7 +197,7 @@ mod tests {
     struct History {
         id: ConversationId,
         group: Group,
-        course: Option<Course>,
+        milestones: Option<Milestones>,
     }
 
     impl History {
@@ -208,7 +209,7 @@ mod tests {
                     priority: Priority::Normal,
                     assignee: None,
                 },
-                course: None,
+                milestones: None,
             }
         }
 
@@ -232,8 +233,8 @@ mod tests {
                 assignee: self.group.assignee,
             };
             let event = Event::new(row, seen, Bytes::from(payload.to_string()));
-            let counted = counted(&event, self.course).unwrap_or_default();
-            self.course = counted.course.or(self.course);
+            let counted = counted(&event, self.milestones).unwrap_or_default();
+            self.milestones = counted.milestones.or(self.milestones);
             counted
         }
 
@@ -357,7 +358,7 @@ mod tests {
         let data = json!({"status": "active", "assignee_id": null, "changes": {"metadata": {"from": {}, "to": {"a": 1}}}});
         let counted = history.happens(1, EventKind::ConversationUpdated, data);
         assert_eq!(
-            (total(&counted), counted.course),
+            (total(&counted), counted.milestones),
             (Figures::default(), None)
         );
         let edited = history.happens(

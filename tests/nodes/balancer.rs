@@ -1,5 +1,6 @@
 //! Three nodes behind the nginx of `deploy/nginx.conf`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::support::{Client, EventStream, Nginx, Server, Socket, until};
 const RECOVERS_WITHIN: Duration = Duration::from_secs(10);
 /// What counts as quick whatever it was before, on a machine that builds beside it.
 const QUICK: Duration = Duration::from_secs(1);
+/// So many conversations are at all nodes, whatever their identifiers are.
+const CONVERSATIONS_MAX: usize = 60;
 /// The span over which it is looked at.
 const WINDOW: Duration = Duration::from_secs(2);
 
@@ -35,8 +38,9 @@ async fn a_conversation_is_asked_at_one_node_and_conversations_at_all() {
     let nodes = nodes(3);
     let nginx = behind_nginx(&nodes);
     let c = nodes[0].account().await.test().at(&nginx.address());
-    let mut used = Vec::new();
-    for _ in 0..12 {
+    let mut used = HashSet::new();
+    // Where an identifier falls is chance: a dozen of them miss one of the nodes once in 40 times.
+    for _ in 0..CONVERSATIONS_MAX {
         let conversation = c.conversation().await;
         let path = format!("/v1/conversations/{conversation}");
         let messages = format!("{path}/messages");
@@ -52,10 +56,11 @@ async fn a_conversation_is_asked_at_one_node_and_conversations_at_all() {
         assert_eq!(node.len(), 1, "{passed:?}");
         assert!(passed.iter().all(|one| one.nodes == *node), "{passed:?}");
         used.extend(node.clone());
+        if used.len() == nodes.len() {
+            return;
+        }
     }
-    used.sort_unstable();
-    used.dedup();
-    assert_eq!(used.len(), 3, "12 conversations at {used:?}");
+    panic!("{CONVERSATIONS_MAX} conversations at {used:?}");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod digest;
 mod documents;
 mod encrypted;
 mod eraser;
+mod figures;
 mod finding;
 mod key_filter;
 mod list_failure;
@@ -57,6 +58,10 @@ pub use documents::{
     VersionQuery,
 };
 pub use encrypted::{EncryptedStore, OpeningSink};
+pub use figures::{
+    Assignees, FigureGroup, FigureQuery, FigureSlice, FigureStore, FigureTable, Generation,
+    GenerationMark, Generations, Grouping, Made, MadeCell, MadeQuery,
+};
 pub use finding::Finding;
 pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
@@ -81,8 +86,9 @@ pub use transfer::{Export, Import, ImportMark, ImportProgress, Item, TransferErr
 pub use transfer_bytes::{Base64, Text};
 pub use transfer_items::{
     ActorItem, AnswerItem, ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem,
-    DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, LinkUseItem, Marks,
-    NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, VersionItem,
+    DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem,
+    KeyUseItem, LinkUseItem, MadeItem, Marks, MilestonesItem, NameItem, OperatorItem, ReaderItem,
+    RecordItem, RenameItem, ReplayItem, VersionItem,
 };
 
 use colloquy_model::caller::Tenant;
@@ -167,6 +173,7 @@ pub trait Store:
     + DeliveryStore
     + DeliveryRelay
     + TimerStore
+    + FigureStore
     + SpentNonces
     + StoreKeys
 {

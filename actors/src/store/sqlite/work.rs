@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::store::digest::PayloadDigests;
-use crate::store::{DeliverySlice, Nonce, Rewrap, Settle, Stored, Unwritten, Written};
+use crate::store::{DeliverySlice, FigureSlice, Nonce, Rewrap, Settle, Stored, Unwritten, Written};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
@@ -45,12 +45,23 @@ pub(super) enum Work {
         change: Rewrap,
         reply: oneshot::Sender<bool>,
     },
+    Figures {
+        change: FigureChange,
+        reply: oneshot::Sender<bool>,
+    },
     BeginDeliveries {
         reply: oneshot::Sender<Position>,
     },
     Close {
         done: std::sync::mpsc::SyncSender<()>,
     },
+}
+
+/// How figures are to change.
+pub(super) enum FigureChange {
+    Count(Box<FigureSlice>),
+    BeginRebuild,
+    EndRebuild,
 }
 
 impl Work {
@@ -68,6 +79,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
         }
@@ -83,6 +95,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => 0,
         }
@@ -96,6 +109,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }

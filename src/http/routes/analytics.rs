@@ -11,7 +11,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::UserId;
 use colloquy_model::interval::Interval;
 use colloquy_model::json;
-use colloquy_model::time::Timestamp;
+use colloquy_model::time::{RoundedUp, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use utoipa::{IntoParams, ToSchema};
@@ -28,11 +28,11 @@ use super::super::query::NoQuery;
 #[serde(deny_unknown_fields)]
 pub(super) struct FiguresQuery {
     /// Where the first interval begins. Default: 30 days before the day of `to`, or of now.
-    #[param(inline)]
-    from: Option<Timestamp>,
+    #[param(inline, value_type = Option<Timestamp>)]
+    from: Option<RoundedUp>,
     /// Where the interval behind the last one begins. Default: behind the interval of now.
-    #[param(inline)]
-    to: Option<Timestamp>,
+    #[param(inline, value_type = Option<Timestamp>)]
+    to: Option<RoundedUp>,
     /// How long an interval is, in UTC. Default: `day`.
     #[param(inline)]
     interval: Option<Interval>,
@@ -59,8 +59,9 @@ pub(super) async fn conversations(call: ApiCall, query: FiguresQuery) -> Result<
     }
     let figures = app.system.analytics.conversations(AnalyticsQuery {
         tenant,
-        from: query.from,
-        to: query.to,
+        // What lies behind the beginning of an interval by less than a millisecond is not one.
+        from: query.from.map(|RoundedUp(from)| from),
+        to: query.to.map(|RoundedUp(to)| to),
         interval: query.interval.unwrap_or(Interval::Day),
         group_by: query.group_by,
         channel: query.channel,

@@ -289,3 +289,59 @@ async fn a_restart_begins_afresh() {
     })
     .await;
 }
+
+fn instant(shown: &serde_json::Value) -> i64 {
+    let shown = shown.as_str().unwrap();
+    chrono::DateTime::parse_from_rfc3339(shown)
+        .unwrap()
+        .timestamp()
+}
+
+#[tokio::test]
+async fn a_key_is_told_what_it_may_ask_and_what_is_left_of_it() {
+    let account = account().await;
+    let c = limited(&account, 10, 15).await;
+    let at = format!("/admin/v1/accounts/{}", account.account_id);
+    let quota = json!({"monthly_quota": 20});
+    account.operator().patch(&at, quota).await.expect(200);
+    account.live().get("/v1").await.expect(200);
+    for n in 1..=15_u64 {
+        let shown = c.get("/v1/limits").await.expect(200);
+        let reset = shown.number("x-ratelimit-reset");
+        assert_eq!(
+            shown.number("x-ratelimit-remaining"),
+            10_u64.saturating_sub(n)
+        );
+        assert_eq!(shown["plan"], "enterprise");
+        assert_eq!(shown["rate"]["limit"], 10);
+        assert_eq!(shown["rate"]["remaining"], 10_u64.saturating_sub(n));
+        assert_eq!(
+            instant(&shown["rate"]["resets_at"]),
+            i64::try_from(reset).unwrap()
+        );
+        assert_eq!(shown["burst"], json!({"limit": 15, "remaining": 15 - n}));
+        assert_eq!(shown["quota"]["limit"], 20);
+        assert_eq!(shown["quota"]["used"], 1 + n, "both keys, this one counted");
+        let resets_at = instant(&shown["quota"]["resets_at"]);
+        assert!(resets_at > chrono::Utc::now().timestamp(), "{shown}");
+        assert_eq!(resets_at % 86_400, 0, "midnight: {shown}");
+    }
+    c.get("/v1/limits").await.error(429, "rate_limited", "");
+}
+
+#[tokio::test]
+async fn a_quota_that_is_none_is_shown_as_0_and_counted_all_the_same() {
+    let account = account().await;
+    let shown = account.test().get("/v1/limits").await.expect(200);
+    assert_eq!(shown["quota"]["limit"], 0);
+    assert_eq!(shown["quota"]["used"], 1);
+    assert_eq!(
+        shown.body.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["burst", "plan", "quota", "rate"]
+    );
+    account
+        .test()
+        .get("/v1/limits?of=all")
+        .await
+        .error(400, "invalid_request", "of");
+}

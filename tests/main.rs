@@ -67,6 +67,7 @@ mod nodes;
 mod oauth;
 mod operations;
 mod output;
+mod quotas;
 mod realtime;
 mod redaction;
 mod released;

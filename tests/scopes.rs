@@ -66,6 +66,7 @@ the operator token
 any key
     GET /v1
     GET /v1/changelog
+    GET /v1/limits
 conversations:read conversations:assigned
     GET /v1/conversations
     GET /v1/conversations/{conversation_id}

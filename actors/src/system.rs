@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::{self, Runtime};
 use tokio::time::Instant;
 
 use crate::accounts::record::{Record, RecordSpec};
@@ -41,6 +42,7 @@ use crate::store::{
 };
 use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
+use crate::usage::Usage;
 use crate::views::Views;
 use crate::webhook::{
     Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook, Disabling, Webhook,
@@ -171,6 +173,9 @@ pub enum NotOpened {
     /// The first start could not make its account.
     #[error(transparent)]
     FirstStart(#[from] NoFirstAccount),
+    /// What accounts have used can't be read.
+    #[error("what accounts have used can't be read: {0}")]
+    Usage(#[from] ReadError),
     /// The search index can't be, nor be made anew.
     #[error(transparent)]
     Search(#[from] SearchError),
@@ -277,6 +282,8 @@ pub struct System {
     pub addresses: Arc<AddressLimiter>,
     /// Limits of what comes through share links.
     pub links: Arc<LinkLimiter>,
+    /// What accounts use, and how much of their quotas that is.
+    pub usage: Arc<Usage>,
     /// Open connections, and what passes between them.
     pub connections: Arc<Hub>,
     /// Tickets that open a connection without a key.
@@ -355,6 +362,7 @@ impl System {
                 Arc::clone(&store),
                 settings.audited_refusals_per_minute,
             )),
+            usage: waiting()?.block_on(Usage::open(Arc::clone(&store)))?,
         };
         let system = builder.system(courier, operator.hash)?;
         Ok(Opened {
@@ -462,6 +470,10 @@ impl System {
         if let Some(finder) = &self.conversations.finder {
             finder.close();
         }
+        match waiting() {
+            Ok(waiting) => waiting.block_on(self.usage.close()),
+            Err(error) => tracing::warn!(%error, "what accounts used last is not written down"),
+        }
         self.store.close();
     }
 
@@ -549,6 +561,11 @@ impl System {
     }
 }
 
+/// What waits for the store where nothing else runs on this thread: before it serves, and at its end.
+fn waiting() -> std::io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_time().build()
+}
+
 struct Builder<'b> {
     settings: &'b Settings,
     store: &'b Arc<dyn Store>,
@@ -557,6 +574,7 @@ struct Builder<'b> {
     hashes: Arc<HashPermits>,
     source: Arc<dyn FetchText>,
     audit: Arc<AuditTrail>,
+    usage: Arc<Usage>,
 }
 
 impl Builder<'_> {
@@ -586,8 +604,7 @@ impl Builder<'_> {
             limits.keys.supervised(),
             deliveries.supervised(),
         ];
-        let (supervision, answering) = self.supervision(actors.into(), &*nodes)?;
-        background.extend(answering);
+        let supervision = self.supervision(actors.into(), &*nodes, &mut background)?;
         Ok(System {
             audit: Arc::clone(&self.audit),
             supervision,
@@ -608,6 +625,7 @@ impl Builder<'_> {
             limiter: limits.keys,
             addresses: limits.addresses,
             links: limits.links,
+            usage: Arc::clone(&self.usage),
             connections: self.connections(&*nodes),
             tickets: Tickets::new(self.settings.tickets_per_account, nodes.tickets()),
             accounts_at_start: views.identity.account_numbers(),
@@ -720,14 +738,16 @@ impl Builder<'_> {
         &self,
         kinds: Vec<Arc<dyn SupervisedKind>>,
         nodes: &dyn Nodes,
-    ) -> std::io::Result<(Supervision, Option<BackgroundThread>)> {
+        background: &mut Vec<BackgroundThread>,
+    ) -> std::io::Result<Supervision> {
         let kept = Arc::clone(&self.views.supervision);
         let supervision = Supervision::new(kinds.clone(), kept, Arc::clone(self.store));
         let Some(broadcast) = nodes.broadcast() else {
-            return Ok((supervision, None));
+            return Ok(supervision);
         };
         let (peers, answering) = Peers::start(broadcast, kinds)?;
-        Ok((supervision.with_peers(peers), Some(answering)))
+        background.push(answering);
+        Ok(supervision.with_peers(peers))
     }
 
     /// What is done without a request.
@@ -748,7 +768,7 @@ impl Builder<'_> {
             alarm: Arc::clone(&self.views.timers),
         };
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
-        Ok(vec![chores, timers.start()?, bin])
+        Ok(vec![chores, timers.start()?, bin, self.usage.start()?])
     }
 
     fn events(&self) -> Events {

@@ -17,6 +17,7 @@ mod manifests;
 mod oauth;
 mod operators;
 mod paused;
+mod quotas;
 mod rolling;
 mod signals;
 mod signatures;

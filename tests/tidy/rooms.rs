@@ -42,6 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("key_rotation", &["sealing", "store"]),
     ("limiter", &["model", "runtime"]),
+    ("usage", &["model", "runtime", "store"]),
     ("search", &["feed", "model", "runtime", "store"]),
     (
         "conversation",
@@ -161,6 +162,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
             "supervision",
             "timers",
+            "usage",
             "views",
             "webhook",
         ],

@@ -17,6 +17,8 @@ pub enum Topic {
     LinkTries,
     /// Wrong passwords for names at sign-in.
     SignInTries,
+    /// Requests of this month that count for accounts' quotas.
+    Usage,
 }
 
 impl Topic {
@@ -28,6 +30,7 @@ impl Topic {
             Topic::Actors => "actors",
             Topic::LinkTries => "password_tries",
             Topic::SignInTries => "sign_in_tries",
+            Topic::Usage => "usage",
         }
     }
 }

@@ -29,6 +29,7 @@ mod tickets;
 mod transfer;
 mod transfer_bytes;
 mod transfer_items;
+mod usage;
 mod writer_metrics;
 
 pub mod mongodb;
@@ -76,13 +77,14 @@ pub use stored::{
     StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
 };
 pub use tickets::{SharedTickets, Ticket};
+pub use usage::{AccountUsage, NodeRequests, UsageQuery, UsageSlice, UsageStore};
 
 pub use transfer::{Export, Import, ImportMark, ImportProgress, Item, TransferError};
 pub use transfer_bytes::{Base64, Text};
 pub use transfer_items::{
     ActorItem, AnswerItem, ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem,
     DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, LinkUseItem, Marks,
-    NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, VersionItem,
+    NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, UsageItem, VersionItem,
 };
 
 use colloquy_model::caller::Tenant;
@@ -169,6 +171,7 @@ pub trait Store:
     + TimerStore
     + SpentNonces
     + StoreKeys
+    + UsageStore
 {
     /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
     /// be asked after.

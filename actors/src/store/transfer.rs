@@ -12,7 +12,7 @@ use crate::sealing::{MasterKeys, UnwrapError, WrappedKey};
 use super::transfer_items::{
     ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
     DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, Marks, OperatorItem, RecordItem,
-    RenameItem, ReplayItem, VersionItem,
+    RenameItem, ReplayItem, UsageItem, VersionItem,
 };
 
 /// A store out of which everything can be taken while no server uses it.
@@ -127,6 +127,8 @@ pub enum Item {
     Counter(CounterItem),
     /// Where the events of an account and mode begin.
     Feed(FeedItem),
+    /// What an account used on one day, by one credential.
+    Usage(UsageItem),
 }
 
 impl Item {
@@ -152,6 +154,7 @@ impl Item {
             Item::Replay(_) => "replay",
             Item::Counter(_) => "counter",
             Item::Feed(_) => "feed",
+            Item::Usage(_) => "usage",
         }
     }
 }

@@ -14,6 +14,7 @@ mod encryption;
 mod events;
 mod invitations;
 mod keys;
+mod limits;
 mod messages;
 mod nodes;
 mod oauth;
@@ -80,6 +81,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(customers());
     all.extend(users());
     all.extend(audit_trail());
+    all.extend(limits_and_usage());
     all.extend(document::operations());
     all.extend(webhook_table::operations());
     all.extend(oauth::operations());
@@ -393,6 +395,21 @@ fn audit_trail() -> Vec<Operation> {
             )
             .auth(WRITE_USERS)
             .lists::<AuditView>(),
+    ]
+}
+
+fn limits_and_usage() -> Vec<Operation> {
+    const TAG: &str = "Usage";
+    vec![
+        get("/v1/limits", "getLimits", limits::show)
+            .about(
+                TAG,
+                "Get the calling key's limits",
+                "Its rate and its burst, and the quota that it shares with all keys of its account: what each is, and what \
+                 is left of it, this request counted.",
+            )
+            .auth(ANY)
+            .shows::<limits::LimitsShown>(),
     ]
 }
 

@@ -18,11 +18,11 @@ use super::log::{
 };
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
-    FEEDS, KEY_USES, LOG, META, NAMES, RECORDS, RENAMES, REPLAYS, VERSIONS,
+    FEEDS, KEY_USES, LOG, META, NAMES, RECORDS, RENAMES, REPLAYS, USAGE, VERSIONS,
 };
 use super::statements::Statements;
 use super::transfer::{DatabaseImport, MongoTransfer, import_of, is_empty, note_import};
-use super::{carry_over, open, positions, store_key};
+use super::{carry_over, open, positions, store_key, usage};
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::transfer::refuse_other_key;
 use crate::store::transfer_items::COUNTS_DELIVERIES;
@@ -195,6 +195,7 @@ impl Block<'_> {
                 self.statements
                     .put(FEEDS, feed.tenant, Document::new(), change);
             }
+            Item::Usage(used) => self.insert(USAGE, usage::imported(&used)),
         }
         Ok(())
     }

@@ -82,6 +82,7 @@ mod store_key;
 mod tests;
 mod tickets;
 mod transfer;
+mod usage;
 mod veil;
 mod versions;
 mod work;

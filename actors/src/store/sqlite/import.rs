@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{insert, only, update};
 use super::transfer::{FileImport, SqliteTransfer, import_of};
-use super::{feed_numbers, recovery, store_key};
+use super::{feed_numbers, recovery, store_key, usage};
 use crate::sealing::MasterKeys;
 use crate::store::transfer::refuse_other_key;
 use crate::store::{
@@ -180,6 +180,7 @@ impl<'c> Block<'c> {
                 })?;
             }
             Item::Feed(feed) => put_floor(connection, &feed)?,
+            Item::Usage(used) => usage::put(connection, &used)?,
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::codec::only;
 use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12];
+pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, USAGE];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -218,6 +218,16 @@ INSERT INTO meta SELECT 'chained', count(*) FROM audit_head;
 /// The store key, wrapped under the master key; one row.
 const V12: &str = "
 CREATE TABLE IF NOT EXISTS store_key(one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, wrapped TEXT NOT NULL) STRICT;
+";
+
+/// What accounts used: by day (when it begins) and by the code of the credential, 0 for none.
+const USAGE: &str = "
+CREATE TABLE IF NOT EXISTS usage(
+  account INTEGER NOT NULL, day INTEGER NOT NULL, credential INTEGER NOT NULL, tail INTEGER NOT NULL,
+  requests INTEGER NOT NULL, rate_limited INTEGER NOT NULL, quota_exceeded INTEGER NOT NULL, forbidden INTEGER NOT NULL,
+  deliveries INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,
+  PRIMARY KEY(account, day, credential, tail)) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS usage_by_day ON usage(day, account, requests);
 ";
 
 /// Brings the file to this version.

@@ -1,9 +1,11 @@
 //! What the writer is asked, and where its answers go.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use crate::store::digest::PayloadDigests;
-use crate::store::{DeliverySlice, Nonce, Rewrap, Settle, Stored, Unwritten, Written};
+use crate::store::{DeliverySlice, Nonce, Rewrap, Settle, Stored, Unwritten, UsageSlice, Written};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
@@ -45,6 +47,10 @@ pub(super) enum Work {
         change: Rewrap,
         reply: oneshot::Sender<bool>,
     },
+    AddUsage {
+        slice: Arc<UsageSlice>,
+        reply: oneshot::Sender<bool>,
+    },
     BeginDeliveries {
         reply: oneshot::Sender<Position>,
     },
@@ -68,6 +74,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
         }
@@ -83,6 +90,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => 0,
         }
@@ -96,6 +104,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }

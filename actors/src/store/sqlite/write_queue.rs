@@ -119,6 +119,7 @@ mod tests {
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
             | Work::BeginDeliveries { .. }
+            | Work::AddUsage { .. }
             | Work::Close { .. } => None,
         };
         arrivals

@@ -25,7 +25,7 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
-use super::{codec, loads, nonces, store_key};
+use super::{codec, loads, nonces, store_key, usage};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
@@ -237,6 +237,10 @@ impl Writer {
                 Work::Rewrap { change, .. } => {
                     Ok(Done::Tried(store_key::rewrap(&self.connection, change)?))
                 }
+                Work::AddUsage { slice, .. } => {
+                    usage::add(&self.connection, slice)?;
+                    Ok(Done::Tried(true))
+                }
                 Work::BeginDeliveries { .. } => {
                     delivery_tidying::forget_gone(&self.connection)?;
                     Ok(Done::Nothing)
@@ -320,7 +324,9 @@ impl Writer {
                     let outcome = kept(slice, verdict, &mut commits);
                     replies.delivered.push((reply, outcome));
                 }
-                Work::SpendNonce { reply, .. } | Work::Rewrap { reply, .. } => {
+                Work::SpendNonce { reply, .. }
+                | Work::Rewrap { reply, .. }
+                | Work::AddUsage { reply, .. } => {
                     if let Ok(Done::Tried(first)) = verdict {
                         replies.tried.push((reply, first));
                     }
@@ -509,7 +515,8 @@ enum Done {
     Rows(FirstRow),
     /// What became of deliveries.
     Slice(Delivered),
-    /// Whether a nonce was spent for the first time, or the store key was kept as it was said to be.
+    /// Whether a nonce was spent for the first time, or the store key was kept as it was said to be; of
+    /// what accounts used it was written.
     Tried(bool),
     /// Of deliveries nothing, and nothing ever will be.
     Unwritable,

@@ -1,0 +1,16 @@
+//! How much accounts use, and what they may: requests are counted in memory by day and credential,
+//! written behind once a second, and compared with each account's monthly quota. Knows neither HTTP
+//! nor plans.
+//!
+//! - `calendar.rs`: the day and the month in which something counts.
+//! - `monthly_requests.rs`: an account's requests of this month, at all nodes; pure.
+//! - [`UsageCounter`]: asked with each request, without an actor and without the store.
+//! - [`Usage`]: what is counted, as it is written, read, and told to other nodes.
+
+mod calendar;
+mod counter;
+mod monthly_requests;
+mod writing;
+
+pub use self::counter::{QuotaPermit, QuotaSpent, QuotaStatus, UsageCounter, Who};
+pub use self::writing::Usage;

@@ -345,3 +345,73 @@ async fn a_quota_that_is_none_is_shown_as_0_and_counted_all_the_same() {
         .await
         .error(400, "invalid_request", "of");
 }
+
+/// The key of an operators' list with this identifier, if it is there.
+fn watched<'a>(list: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .find(|shown| shown["key_id"] == key)
+}
+
+#[tokio::test]
+async fn operators_see_the_keys_near_to_their_limits_and_those_refused_most() {
+    let server = Setup::default().start();
+    let account = server.account().await;
+    let limits = json!({
+        "plan": "enterprise", "rate_per_minute": 10, "burst_per_minute": 20, "monthly_quota": 27
+    });
+    let at = format!("/admin/v1/accounts/{}", account.account_id);
+    account.operator().patch(&at, limits).await.expect(200);
+    let key = async |kind: &str| {
+        let (client, made) = account.key(json!({ "type": kind })).await;
+        (client, made["key_id"].as_str().unwrap().to_owned())
+    };
+    let ((far, far_id), (near, near_id), (_, unused)) =
+        (key("test").await, key("prod").await, key("read").await);
+    for _ in 0..5 {
+        far.get("/v1").await.expect(200);
+    }
+    for _ in 0..20 {
+        near.get("/v1").await.expect(200);
+    }
+    for _ in 0..3 {
+        near.get("/v1").await.error(429, "rate_limited", "");
+    }
+    let operator = account.operator();
+    let shown = until(
+        "what was asked is shown",
+        Duration::from_secs(20),
+        async || {
+            let shown = operator.get("/admin/v1/limits").await.expect(200);
+            let refused = watched(&shown["refused"], &near_id)?;
+            let minutes = refused["minutes"].as_array().unwrap().iter();
+            let sum = |field: &str| -> u64 {
+                minutes
+                    .clone()
+                    .map(|one| one[field].as_u64().unwrap())
+                    .sum()
+            };
+            (sum("requests") == 20 && sum("rate_limited") == 3).then_some(shown)
+        },
+    )
+    .await;
+    let nearest = shown["nearest"].as_array().unwrap();
+    let ids: Vec<_> = nearest.iter().map(|shown| &shown["key_id"]).collect();
+    assert_eq!(ids, [&near_id, &far_id], "{shown}");
+    assert!(watched(&shown["refused"], &far_id).is_none(), "{shown}");
+    assert!(watched(&shown["nearest"], &unused).is_none(), "{shown}");
+    assert_eq!(nearest[0]["burst"], json!({"limit": 20, "remaining": 0}));
+    assert_eq!(nearest[1]["burst"], json!({"limit": 20, "remaining": 15}));
+    assert_eq!(nearest[0]["account_id"], account.account_id);
+    assert_eq!(nearest[0]["quota"]["limit"], 27);
+    assert_eq!(nearest[0]["quota"]["used"], 25);
+    let minutes = nearest[0]["minutes"].as_array().unwrap();
+    assert_eq!(minutes.len(), 60);
+    let starts: Vec<_> = minutes.iter().map(|one| instant(&one["start"])).collect();
+    assert!(
+        starts.windows(2).all(|pair| pair[1] - pair[0] == 60),
+        "{starts:?}"
+    );
+    assert_eq!(starts[0] % 60, 0);
+}

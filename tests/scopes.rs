@@ -51,6 +51,7 @@ the operator token
     POST /admin/v1/actors/{actor_kind}/instances/{actor_id}/restart
     GET /admin/v1/audit
     GET /admin/v1/audit/chain
+    GET /admin/v1/limits
     GET /admin/v1/nodes
     POST /admin/v1/nodes/{node}/drain
     GET POST /admin/v1/operators

@@ -45,8 +45,8 @@ use crate::timers::Timers;
 use crate::usage::Usage;
 use crate::views::Views;
 use crate::webhook::{
-    Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook, Disabling, Webhook,
-    WebhookSettings,
+    CountedCourier, Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook,
+    Disabling, Webhook, WebhookSettings,
 };
 use crate::{bootstrap, chores, sharing};
 use colloquy_model::account::AccountNumber;
@@ -54,6 +54,7 @@ use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -877,11 +878,16 @@ impl Builder<'_> {
                 }
             })
         };
+        let usage = Arc::clone(&self.usage);
+        let courier = CountedCourier {
+            courier,
+            count: Box::new(move |account| usage.counter.count_delivery(account, Timestamp::now())),
+        };
         let dependencies = DeliveryDependencies {
             store: Arc::clone(self.store),
             feed: Arc::clone(&self.views.feed),
             identity: Arc::clone(&self.views.identity),
-            courier,
+            courier: Arc::new(courier),
             disabler: Arc::new(disable),
             keys: Arc::clone(&self.views.keys) as Arc<dyn ReservedKeys>,
         };

@@ -7,6 +7,7 @@ use colloquy_actors::limiter::{
     LimitKey, Limits, LinkRefusal, PeekPermit, RateLimitStatus, TakePermit,
 };
 use colloquy_actors::usage::{QuotaSpent, Who};
+use colloquy_model::account::AccountView;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::shard::ShardError;
 
@@ -134,8 +135,12 @@ async fn take(
     })
 }
 
-/// The limits that the plan of the principal's account gives each of its keys.
+/// The limits of the principal's key.
 fn limits(principal: &Principal) -> Limits {
-    let account = &principal.account.view;
+    account_limits(&principal.account.view)
+}
+
+/// The limits that an account's plan gives each of its keys.
+pub(super) fn account_limits(account: &AccountView) -> Limits {
     Limits::new(account.rate_per_minute, account.burst_per_minute)
 }

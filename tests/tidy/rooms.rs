@@ -42,7 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("key_rotation", &["sealing", "store"]),
     ("limiter", &["model", "runtime"]),
-    ("usage", &["model", "runtime", "store"]),
+    ("usage", &["limiter", "model", "runtime", "store"]),
     ("search", &["feed", "model", "runtime", "store"]),
     (
         "conversation",

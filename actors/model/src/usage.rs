@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::CredentialId;
+use crate::entity_number::EntityNumber;
 use crate::id::{ClientId, KeyId};
 use crate::time::Timestamp;
 
@@ -51,6 +52,13 @@ pub struct CountedCredential {
 impl CountedCredential {
     /// What no credential of the account did: the server itself, the console, an operator.
     pub const NONE: CountedCredential = CountedCredential { code: 0, tail: 0 };
+
+    /// The bits by which limits know it: those of a key's identifier, also where it is a client's.
+    #[must_use]
+    pub fn limit_bits(self) -> u128 {
+        let number = u64::try_from(self.code & CredentialId::NUMBER_MASK).unwrap_or(0);
+        KeyId::from_parts(EntityNumber(number), self.tail).bits()
+    }
 
     /// Its identifier as the interface shows it; none for [`CountedCredential::NONE`].
     #[must_use]
@@ -109,7 +117,7 @@ mod tests {
     use crate::id::UserId;
 
     #[test]
-    fn a_credential_of_the_account_is_shown_by_its_identifier_and_no_other_one() {
+    fn a_credential_of_the_account_is_known_by_its_identifier_and_no_other_one() {
         let at = Timestamp(1_773_570_600_000);
         let (key, client, user) = (KeyId::new(at), ClientId::new(at), UserId::new(at));
         for (credential, shown) in [
@@ -122,5 +130,6 @@ mod tests {
         ] {
             assert_eq!(CountedCredential::from(credential).shown(), shown);
         }
+        assert_eq!(CountedCredential::from(key).limit_bits(), key.bits());
     }
 }

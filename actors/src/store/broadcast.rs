@@ -19,6 +19,8 @@ pub enum Topic {
     SignInTries,
     /// Requests of this month that count for accounts' quotas.
     Usage,
+    /// What keys asked in the last second, for operators.
+    KeyRates,
 }
 
 impl Topic {
@@ -31,6 +33,7 @@ impl Topic {
             Topic::LinkTries => "password_tries",
             Topic::SignInTries => "sign_in_tries",
             Topic::Usage => "usage",
+            Topic::KeyRates => "key_rates",
         }
     }
 }

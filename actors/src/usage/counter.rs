@@ -16,7 +16,7 @@ use colloquy_model::usage::{CountedCredential, DayUsage, UsageCounts};
 const SHARDS: usize = 16;
 
 /// Whose requests are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Who {
     /// The account's small number.
     pub account: u32,
@@ -119,6 +119,19 @@ impl UsageCounter {
     /// Counts what came of a request.
     pub fn count(&self, who: Who, now: Timestamp, counts: UsageCounts) {
         self.table(who.account, now).count(who, now, counts);
+    }
+
+    /// Counts an attempt to deliver to a webhook endpoint of the account: no credential made it.
+    pub fn count_delivery(&self, account: u32, now: Timestamp) {
+        let who = Who {
+            account,
+            credential: CountedCredential::NONE,
+        };
+        let counts = UsageCounts {
+            deliveries: 1,
+            ..UsageCounts::default()
+        };
+        self.count(who, now, counts);
     }
 
     /// How much of its quota an account has used.

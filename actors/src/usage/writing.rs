@@ -10,14 +10,16 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::calendar::Calendar;
-use super::counter::UsageCounter;
+use super::counter::{UsageCounter, Who};
+use super::key_rates::{KeyRates, MinuteRates};
 use crate::store::{
-    Broadcast, Heard, Later, NodeRequests, ReadError, Store, Topic, UsageQuery, UsageSlice,
+    AccountUsage, Broadcast, Heard, Later, NodeRequests, ReadError, Store, Topic, UsageQuery,
+    UsageSlice,
 };
 use colloquy_model::id::NodeId;
 use colloquy_model::json;
 use colloquy_model::time::Timestamp;
-use colloquy_model::usage::DayUsage;
+use colloquy_model::usage::{CountedCredential, DayUsage};
 use colloquy_runtime::threads::BackgroundThread;
 
 /// How often what was counted is written, and told to other nodes.
@@ -35,6 +37,10 @@ struct ToldRequests {
     /// By the account's number: what it knows of, where that has changed.
     requests: Vec<(u32, u64)>,
 }
+
+/// What keys asked at a node since it told the others last.
+#[derive(Debug, Serialize, Deserialize)]
+struct ToldRates(Vec<(u32, i64, u64, MinuteRates)>);
 
 /// A slice on its way into the store.
 struct Unwritten {
@@ -54,7 +60,9 @@ struct Written {
 pub struct Usage {
     /// What is counted of requests.
     pub counter: UsageCounter,
-    store: Arc<dyn Store>,
+    /// How often keys asked in the last hour.
+    pub(super) rates: KeyRates,
+    pub(super) store: Arc<dyn Store>,
     broadcast: Option<Arc<dyn Broadcast>>,
     written: Mutex<Written>,
     /// Writes until what other nodes have written is read; 0: it need not be.
@@ -69,6 +77,7 @@ impl Usage {
     pub async fn open(store: Arc<dyn Store>) -> Result<Arc<Self>, ReadError> {
         let usage = Usage {
             counter: UsageCounter::new(Timestamp::now()),
+            rates: KeyRates::default(),
             broadcast: store.nodes().broadcast(),
             store,
             written: Mutex::default(),
@@ -91,6 +100,13 @@ impl Usage {
                 }
             };
             broadcast.listen(Topic::Usage, Box::new(hear));
+            let hearing = Arc::downgrade(self);
+            let hear = move |_: NodeId, heard: Heard<'_>| {
+                if let Some(usage) = hearing.upgrade() {
+                    usage.hear_rates(heard);
+                }
+            };
+            broadcast.listen(Topic::KeyRates, Box::new(hear));
         }
         let usage = Arc::clone(self);
         BackgroundThread::start("usage", move || {
@@ -156,6 +172,7 @@ impl Usage {
             if rows.is_empty() {
                 return Ok(());
             }
+            self.note_rates(&rows);
             written.slices += 1;
             let number = written.slices;
             written.unwritten = Some(Unwritten {
@@ -174,6 +191,41 @@ impl Usage {
         added?;
         written.unwritten = None;
         Ok(())
+    }
+
+    /// Takes what keys asked here into the last hour, and tells other nodes.
+    fn note_rates(&self, rows: &[AccountUsage]) {
+        let rates = rows.iter().filter_map(rates_of);
+        let rates: Vec<(Who, MinuteRates)> = rates.collect();
+        let broadcast = self.broadcast.as_ref();
+        if let Some(broadcast) = broadcast.filter(|broadcast| broadcast.is_heard()) {
+            let told = rates.iter().map(|(who, rates)| {
+                let CountedCredential { code, tail } = who.credential;
+                (who.account, code, tail, *rates)
+            });
+            broadcast.say(Topic::KeyRates, json::text(&ToldRates(told.collect())));
+        }
+        self.rates.add(rates, Timestamp::now());
+    }
+
+    /// Takes in what keys asked at another node.
+    fn hear_rates(&self, heard: Heard<'_>) {
+        // What was lost is missing in what operators see, and nowhere else.
+        let Heard::Said(text) = heard else { return };
+        match serde_json::from_str::<ToldRates>(text) {
+            Ok(ToldRates(told)) => {
+                let rates = told.into_iter().map(|(account, code, tail, rates)| {
+                    let credential = CountedCredential { code, tail };
+                    let who = Who {
+                        account,
+                        credential,
+                    };
+                    (who, rates)
+                });
+                self.rates.add(rates, Timestamp::now());
+            }
+            Err(error) => tracing::warn!(%error, "what keys asked elsewhere can't be read"),
+        }
     }
 
     /// Takes in what is stored of this month.
@@ -235,4 +287,20 @@ impl Usage {
             Heard::Gone => {}
         }
     }
+}
+
+/// What a credential asked, if it did.
+fn rates_of(row: &AccountUsage) -> Option<(Who, MinuteRates)> {
+    let counts = row.used.counts;
+    let count = |requests: u64| u32::try_from(requests).unwrap_or(u32::MAX);
+    let rates = MinuteRates {
+        requests: count(counts.requests),
+        rate_limited: count(counts.rate_limited),
+        quota_exceeded: count(counts.quota_exceeded),
+    };
+    let who = Who {
+        account: row.account,
+        credential: row.used.credential,
+    };
+    (rates != MinuteRates::default()).then_some((who, rates))
 }

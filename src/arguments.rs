@@ -27,6 +27,7 @@ Usage: colloquy [serve | demo | check] [--config FILE]
        colloquy oauth rotate-keys [--json] [--config FILE]
        colloquy encryption rotate [--json] [--config FILE]
        colloquy encryption forget-account ID [--json] [--config FILE]
+       colloquy analytics rebuild [--json] [--config FILE]
        colloquy listen --forward-to URL [--events KIND,KIND] [--key KEY] [--server URL]
 
   serve             Starts the server (also without any argument).
@@ -47,6 +48,7 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   encryption        rotate puts the master key in the place of the one before (previous_master_key), on the running
                     server, and says which one may be thrown away; forget-account destroys the keys of an account's
                     texts: for good.
+  analytics         rebuild makes all figures anew from the log, on the running server, and waits until they are shown.
   listen            Brings a server's events to a receiver on this machine, signed as webhooks are: prints the signing
                     secret, then each event with what the receiver answered.
   --config FILE     Settings; otherwise config.toml in the working folder, if there is one. [server] bind and [admin]
@@ -166,7 +168,9 @@ impl Given {
             ("audit", _) => return Err("audit verify, or audit export?".into()),
             ("listen", []) => &["forward-to", "events", "key", "server"],
             ("actors", [_]) => &["config", "state", "sort", "limit"],
-            ("actors" | "supervision" | "operators" | "oauth" | "encryption", _) => &["config"],
+            ("actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics", _) => {
+                &["config"]
+            }
             ("serve" | "demo" | "check" | "export" | "import" | "listen", [extra, ..]) => {
                 return Err(format!("{command} takes no {extra:?}").into());
             }
@@ -178,7 +182,7 @@ impl Given {
         if self.json
             && !matches!(
                 *command,
-                "actors" | "supervision" | "operators" | "oauth" | "encryption"
+                "actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics"
             )
         {
             return Err(
@@ -207,14 +211,20 @@ impl Given {
                 } else {
                     Output::Tables
                 },
-                request: match *command {
-                    "actors" => self.actors(rest)?,
-                    "operators" => operators(rest)?,
-                    "oauth" => oauth(rest)?,
-                    "encryption" => encryption(rest)?,
-                    _ => supervision(rest)?,
-                },
+                request: self.request(command, rest)?,
             }),
+        }
+    }
+
+    /// What an operator asks of the running server.
+    fn request(self, command: &str, rest: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+        match command {
+            "actors" => self.actors(rest),
+            "operators" => operators(rest),
+            "oauth" => oauth(rest),
+            "encryption" => encryption(rest),
+            "analytics" => analytics(rest),
+            _ => supervision(rest),
         }
     }
 
@@ -284,6 +294,13 @@ fn oauth(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
     match words {
         ["rotate-keys"] => Ok(OperatorRequest::RotateKeys),
         _ => Err("oauth takes rotate-keys, and nothing else".into()),
+    }
+}
+
+fn analytics(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {
+    match words {
+        ["rebuild"] => Ok(OperatorRequest::RebuildAnalytics),
+        _ => Err("analytics takes rebuild, and nothing else".into()),
     }
 }
 
@@ -426,6 +443,8 @@ mod tests {
             "oauth rotate-keys now",
             "encryption",
             "encryption rotate now",
+            "analytics",
+            "analytics rebuild now",
             "operators --state ready",
             "actors restart",
             "actors stop conv_1",

@@ -10,6 +10,7 @@
 
 mod addresses;
 mod admin;
+mod analytics;
 mod assigned;
 mod audit;
 mod audit_chain;

@@ -49,6 +49,8 @@ the operator token
     POST /admin/v1/actors/{actor_kind}/instances/{actor_id}/passivate
     POST /admin/v1/actors/{actor_kind}/instances/{actor_id}/release
     POST /admin/v1/actors/{actor_kind}/instances/{actor_id}/restart
+    GET /admin/v1/analytics
+    POST /admin/v1/analytics/rebuild
     GET /admin/v1/audit
     GET /admin/v1/audit/chain
     GET /admin/v1/limits
@@ -104,6 +106,8 @@ users:manage
     GET POST /v1/oauth/clients
     GET PATCH DELETE /v1/oauth/clients/{client_id}
     POST /v1/oauth/clients/{client_id}/rotate-secret
+analytics:read
+    GET /v1/analytics/conversations
 documents:read
     GET /api/v1/documents
     GET /api/v1/documents/{document_id}

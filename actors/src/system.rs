@@ -15,6 +15,7 @@ use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{
     Account, Client, Customer, Grant, Identity, Key, Nonces, PlanRates, Records, User, set_plans,
 };
+use crate::analytics::Analytics;
 use crate::audit::AuditTrail;
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
 use crate::conversation::{Conversation, Conversations, SearchIndexer as MessageIndexer};
@@ -267,6 +268,8 @@ pub struct System {
     pub customers: Records<Customer>,
     /// The OAuth clients of all accounts, in the same way.
     pub clients: Arc<Records<Client>>,
+    /// What conversations have come to, and what was made.
+    pub analytics: Analytics,
     /// Gives and ends access tokens.
     pub oauth: Arc<OAuth>,
     /// The way to every webhook endpoint.
@@ -548,6 +551,11 @@ impl System {
             self.message_index_lag(),
         )?;
         out.gauge(
+            "analytics_positions_behind",
+            "Committed positions that figures do not count yet.",
+            self.analytics.lag(),
+        )?;
+        out.gauge(
             "webhook_positions_behind",
             "Committed positions that are still to be matched with webhook endpoints.",
             self.feed_lag(),
@@ -605,10 +613,10 @@ impl Builder<'_> {
             limits.keys.supervised(),
             deliveries.supervised(),
         ];
-        let supervision = self.supervision(actors.into(), &*nodes, &mut background)?;
         Ok(System {
             audit: Arc::clone(&self.audit),
-            supervision,
+            analytics: self.analytics(&mut background)?,
+            supervision: self.supervision(actors.into(), &*nodes, &mut background)?,
             drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
@@ -662,6 +670,14 @@ impl Builder<'_> {
         let oauth = Arc::new(oauth);
         background.push(oauth::start_upkeep(&oauth)?);
         Ok(oauth)
+    }
+
+    /// Figures, with the thread that keeps them up.
+    fn analytics(&self, background: &mut Vec<BackgroundThread>) -> std::io::Result<Analytics> {
+        let (store, feed) = (Arc::clone(self.store), Arc::clone(&self.views.feed));
+        let (analytics, counting) = Analytics::start(store, feed)?;
+        background.push(counting);
+        Ok(analytics)
     }
 
     fn sign_ins(

@@ -28,7 +28,7 @@ use crate::store::{
 use crate::supervision::SettingsView;
 use crate::webhook::restore_endpoint;
 use colloquy_model::account::TextKeys;
-use colloquy_model::caller::Tenant;
+use colloquy_model::caller::{CredentialCode, Tenant};
 use colloquy_model::commit::{Commit, Effect, Header, NewRow};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
@@ -355,6 +355,7 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
             sequence,
             kind: row.kind,
             at: commit.at,
+            credential: commit.actor.credential.code().map(CredentialCode),
         };
         let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
             channel: Some(seen.channel),

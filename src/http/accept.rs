@@ -7,6 +7,7 @@ const PROBLEM: &str = "application/problem+json";
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 const PAGE: &str = "text/html";
+const TABLE: &str = "text/csv";
 /// How exactly a range names a media type that it spells out.
 const BY_NAME: u8 = 2;
 
@@ -32,17 +33,26 @@ pub(super) fn prefers_problem(headers: &HeaderMap) -> bool {
 
 /// Whether `Accept` names `text/event-stream` and likes it better than JSON.
 pub(super) fn prefers_stream(headers: &HeaderMap) -> bool {
+    names_and_prefers(headers, EVENT_STREAM)
+}
+
+fn names_and_prefers(headers: &HeaderMap, wanted: &str) -> bool {
     let lines: Vec<&str> = headers
         .get_all(ACCEPT)
         .filter_map(|value| value.to_str().ok())
         .collect();
     let accept = lines.join(",");
-    let Some(stream) = liking(&accept, EVENT_STREAM) else {
+    let Some(liked) = liking(&accept, wanted) else {
         return false;
     };
-    stream.exactness == BY_NAME
-        && stream.quality > 0
-        && liking(&accept, JSON).is_none_or(|json| stream > json)
+    liked.exactness == BY_NAME
+        && liked.quality > 0
+        && liking(&accept, JSON).is_none_or(|json| liked > json)
+}
+
+/// Whether `Accept` names `text/csv` and likes it better than JSON.
+pub(super) fn prefers_csv(headers: &HeaderMap) -> bool {
+    names_and_prefers(headers, TABLE)
 }
 
 /// Whether `Accept` likes JSON better than a page: browsers don't, and who says nothing has come by

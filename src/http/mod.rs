@@ -37,6 +37,7 @@ mod conditions;
 mod connections;
 mod conversation_access;
 mod cors;
+mod csv;
 mod dispatch;
 mod docs;
 mod forwarded;

@@ -157,7 +157,7 @@ impl AdminClient {
         let response = request.bearer_auth(&self.token).send().await;
         let response = response.map_err(unreachable)?;
         match response.status().as_u16() {
-            200 | 201 | 204 => Ok(response.bytes().await.map_err(unreachable)?.into()),
+            200 | 201 | 202 | 204 => Ok(response.bytes().await.map_err(unreachable)?.into()),
             401 => Err(OperateError::WrongToken(self.address())),
             status @ 400.. => Err(OperateError::Refused {
                 url: response.url().clone(),

@@ -1,8 +1,9 @@
-//! `colloquy actors`, `colloquy supervision`, `colloquy operators`, `colloquy oauth` and `colloquy encryption`:
+//! `colloquy actors`, `colloquy supervision`, `colloquy operators`, `colloquy oauth`, `colloquy encryption` and `colloquy analytics`:
 //! what operators see of actors, how they steer them, who the operators are, which keys sign and under which the store is, from a
 //! terminal. Knows the server by its interface only.
 //!
 //! - `admin_client.rs`: asks the server
+//! - `analytics.rs`: has figures made anew
 //! - `auditing.rs`: reads the chain of the audit trail, for `colloquy audit`
 //! - `encryption.rs`: which master key the store is under; accounts that are forgotten
 //! - `operators.rs`: adds and removes operators
@@ -11,6 +12,7 @@
 //! - `table.rs`: columns that fit a terminal
 
 mod admin_client;
+mod analytics;
 mod auditing;
 mod encryption;
 mod operators;
@@ -89,6 +91,8 @@ pub enum OperatorRequest {
     },
     /// Puts the configured master key in the place of the one before.
     RotateMasterKey,
+    /// Has all figures made anew from the log, and waits for them.
+    RebuildAnalytics,
 }
 
 /// What an operator may have a single actor do.
@@ -244,6 +248,7 @@ async fn ask(client: &AdminClient, request: &OperatorRequest) -> Result<Vec<u8>,
         OperatorRequest::RotateKeys => client.post(&["oauth", "rotate-keys"]).await,
         OperatorRequest::ForgetAccount { id } => client.post(&["accounts", id, "forget"]).await,
         OperatorRequest::RotateMasterKey => client.post(&["encryption", "rotate"]).await,
+        OperatorRequest::RebuildAnalytics => analytics::rebuild(client).await,
     }
 }
 
@@ -279,6 +284,7 @@ fn shown(
         OperatorRequest::RotateKeys => signing_keys::published(&parsed(client, answer)?),
         OperatorRequest::ForgetAccount { .. } => encryption::forgotten(&parsed(client, answer)?),
         OperatorRequest::RotateMasterKey => encryption::rotated(&parsed(client, answer)?),
+        OperatorRequest::RebuildAnalytics => analytics::rebuilt(),
     })
 }
 

@@ -10,6 +10,7 @@ mod elsewhere;
 mod encryption;
 mod faults;
 mod feeds;
+mod figures;
 mod limits;
 mod links;
 mod load;

@@ -20,7 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("audit", &["model", "runtime", "store"]),
     ("dump", &["model", "store"]),
     ("feed", &["model", "runtime", "store"]),
-    ("analytics", &["model"]),
+    ("analytics", &["feed", "model", "runtime", "store"]),
     ("idempotency", &["model", "store"]),
     ("customer_names", &["model"]),
     ("journal", &["customer_names", "model", "runtime", "store"]),
@@ -139,6 +139,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "system",
         &[
             "accounts",
+            "analytics",
             "audit",
             "bootstrap",
             "chores",

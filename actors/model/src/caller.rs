@@ -93,6 +93,11 @@ pub enum CredentialId {
     Server,
 }
 
+/// A credential as a store writes it: it tells one from every other one; what more is needed to
+/// show it stands in its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CredentialCode(pub i64);
+
 impl CredentialId {
     /// The bits of a stored credential that are a number; what it is the number of stands above
     /// them.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
-use crate::caller::Tenant;
+use crate::caller::{CredentialCode, Tenant};
 use crate::conversation::{Channel, Priority};
 use crate::entity_number::EntityNumber;
 use crate::event_kind::EventKind;
@@ -32,6 +32,9 @@ pub struct Event {
     pub kind: EventKind,
     /// When the event was committed.
     pub at: Timestamp,
+    /// With which credential it was done; none: in a session of the console, or by the server
+    /// itself.
+    pub credential: Option<CredentialCode>,
     /// What filters see: the conversation's channel as of this commit …
     pub channel: Option<Channel>,
     /// … its priority …
@@ -65,6 +68,7 @@ impl Event {
             sequence,
             kind,
             at,
+            credential,
         } = row;
         let SeenNow {
             channel,
@@ -80,6 +84,7 @@ impl Event {
             sequence,
             kind,
             at,
+            credential,
             channel,
             priority,
             assignee,
@@ -151,6 +156,7 @@ pub struct EventRow {
     pub sequence: Sequence,
     pub kind: EventKind,
     pub at: Timestamp,
+    pub credential: Option<CredentialCode>,
 }
 
 /// What event filters see of an event, as of its commit.

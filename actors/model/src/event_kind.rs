@@ -46,6 +46,7 @@ pub enum EventKind {
     SigningKeysRotated = 45,
     MasterKeyRotated = 46,
     AccountForgotten = 47,
+    AnalyticsRebuilt = 48,
 }
 
 impl EventKind {
@@ -94,6 +95,7 @@ impl EventKind {
         EventKind::SigningKeysRotated,
         EventKind::MasterKeyRotated,
         EventKind::AccountForgotten,
+        EventKind::AnalyticsRebuilt,
     ];
 
     /// Its published name, or the one that the audit trail has for it; empty for what is named by
@@ -140,6 +142,7 @@ impl EventKind {
             EventKind::SigningKeysRotated => "signing_keys.rotated",
             EventKind::MasterKeyRotated => "master_key.rotated",
             EventKind::AccountForgotten => "account.forgotten",
+            EventKind::AnalyticsRebuilt => "analytics.rebuilt",
             EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => "",
         }
     }

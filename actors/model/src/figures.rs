@@ -138,6 +138,35 @@ pub enum Assigned {
     To(Option<EntityNumber>),
 }
 
+impl Assigned {
+    const ANY: i64 = -1;
+    /// No user has this number.
+    const NOBODY: i64 = 0;
+
+    /// The number by which stores write it.
+    #[must_use]
+    pub fn code(self) -> i64 {
+        match self {
+            Assigned::Any => Self::ANY,
+            Assigned::To(user) => user.map_or(Self::NOBODY, |EntityNumber(user)| {
+                i64::try_from(user).unwrap_or(i64::MAX)
+            }),
+        }
+    }
+
+    /// Reads back what [`Assigned::code`] gave.
+    #[must_use]
+    pub fn from_code(code: i64) -> Self {
+        match code {
+            Self::ANY => Assigned::Any,
+            user => {
+                let user = u64::try_from(user).ok().filter(|user| *user != 0);
+                Assigned::To(user.map(EntityNumber))
+            }
+        }
+    }
+}
+
 /// Where figures are kept: one cell for each interval of each length in which something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cell {
@@ -213,6 +242,14 @@ mod tests {
             prop_assert_eq!(one.messages.agent, first.messages.agent + second.messages.agent);
             let stored = serde_json::to_string(&one).unwrap_or_default();
             prop_assert_eq!(serde_json::from_str::<Figures>(&stored).ok(), Some(one));
+        }
+    }
+
+    #[test]
+    fn whose_conversations_a_cell_is_about_reads_back_as_itself() {
+        let user = Assigned::To(Some(EntityNumber(7)));
+        for assigned in [Assigned::Any, Assigned::To(None), user] {
+            assert_eq!(Assigned::from_code(assigned.code()), assigned);
         }
     }
 

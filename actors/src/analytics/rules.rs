@@ -2,23 +2,29 @@
 
 use serde::Deserialize;
 
+use crate::store::Made;
+use colloquy_model::caller::{CredentialCode, Tenant};
 use colloquy_model::conversation::{Channel, Priority, SenderType, Status};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::event::Event;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::figures::{Figures, Group, Milestones};
 use colloquy_model::id::{ConversationId, UserId};
+use colloquy_model::position::Position;
+use colloquy_model::time::Timestamp;
 
 /// What an event comes to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted {
+pub(super) struct Counted {
     /// What is counted for which group, in the intervals of the event's instant.
-    pub figures: Vec<(Group, Figures)>,
-    /// The conversation's milestones from here on, where the event changes it.
-    pub milestones: Option<Milestones>,
+    pub(super) figures: Vec<(Group, Figures)>,
+    /// The conversation's milestones from here on, where the event changes them.
+    pub(super) milestones: Option<Milestones>,
     /// Who has the conversation from here on; none where nobody has, or where the event does not
     /// say it.
-    pub assignee: Option<UserId>,
+    pub(super) assignee: Option<UserId>,
+    /// What was made, for the credential and on the day of the event.
+    pub(super) made: Made,
 }
 
 /// What the data of a conversation's event say, as far as it counts.
@@ -52,44 +58,84 @@ struct MessageData {
     sender_type: SenderType,
 }
 
+/// What an event says, as far as it counts; without its texts, so that it can wait.
+#[derive(Debug, Clone)]
+pub(super) struct Occurrence {
+    pub(super) position: Position,
+    pub(super) tenant: Tenant,
+    pub(super) at: Timestamp,
+    pub(super) credential: Option<CredentialCode>,
+    pub(super) happened: Happened,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub(super) enum Happened {
+    /// A conversation was created.
+    Created {
+        group: Group,
+        assignee: Option<UserId>,
+    },
+    /// A conversation was changed or closed.
+    Changed {
+        conversation: ConversationId,
+        before: Group,
+        after: Group,
+        was_open: bool,
+        is_open: bool,
+        assignee: Option<UserId>,
+    },
+    /// A message was sent.
+    Message {
+        conversation: ConversationId,
+        group: Group,
+        sender: SenderType,
+    },
+    /// A document was made.
+    Document,
+}
+
+/// Reads an event; none where nothing is counted of its kind.
+///
+/// # Errors
+/// The event can't be read, which was told.
+pub(super) fn occurrence(event: &Event) -> Result<Option<Occurrence>, Unreadable> {
+    let happened = if event.kind == EventKind::ConversationCreated {
+        let data: ConversationData = data_of(event)?;
+        Happened::Created {
+            group: group_of(event)?,
+            assignee: data.assignee_id,
+        }
+    } else if CHANGES.contains(&event.kind) {
+        changed(event)?
+    } else if event.kind == EventKind::MessageCreated {
+        let data: MessageData = data_of(event)?;
+        Happened::Message {
+            conversation: data.conversation_id,
+            group: group_of(event)?,
+            sender: data.sender_type,
+        }
+    } else if event.kind == EventKind::DocumentCreated {
+        Happened::Document
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Occurrence {
+        position: event.position,
+        tenant: event.tenant,
+        at: event.at,
+        credential: event.credential,
+        happened,
+    }))
+}
+
 /// The kinds whose data say what a conversation was before.
 const CHANGES: [EventKind; 2] = [
     EventKind::ConversationUpdated,
     EventKind::ConversationClosed,
 ];
 
-/// Counts an event. `milestones` is what the events before it have made of its conversation; none:
-/// nothing but its creation.
-///
-/// # Errors
-/// The event can't be read, which was told.
-pub fn counted(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unreadable> {
-    if event.kind == EventKind::ConversationCreated {
-        created(event)
-    } else if CHANGES.contains(&event.kind) {
-        changed(event, milestones)
-    } else if event.kind == EventKind::MessageCreated {
-        message(event, milestones)
-    } else {
-        Ok(Counted::default())
-    }
-}
-
-fn created(event: &Event) -> Result<Counted, Unreadable> {
-    let data: ConversationData = data_of(event)?;
-    let figures = Figures {
-        created: 1,
-        opened: 1,
-        ..Figures::default()
-    };
-    Ok(Counted {
-        figures: vec![(group_of(event)?, figures)],
-        milestones: None,
-        assignee: data.assignee_id,
-    })
-}
-
-fn changed(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unreadable> {
+fn changed(event: &Event) -> Result<Happened, Unreadable> {
     let data: ConversationData = data_of(event)?;
     let Changes {
         status,
@@ -105,54 +151,145 @@ fn changed(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unr
             change.from.map(|user| user.number())
         }),
     };
-    let was_open = status.map_or(data.status, |change| change.from) != Status::Closed;
-    let is_open = data.status != Status::Closed;
-
-    let milestones =
-        milestones.unwrap_or_else(|| Milestones::new(data.conversation_id.created_at()));
-    let mut figures = Figures {
-        closed: u64::from(was_open && !is_open),
-        reopened: u64::from(!was_open && is_open),
-        opened: i64::from(is_open),
-        ..Figures::default()
-    };
-    if was_open && !is_open {
-        let open_for = event.at.since(milestones.opened_at);
-        figures.resolution.add(whole_ms(open_for));
-    }
-    let left = Figures {
-        opened: -i64::from(was_open),
-        ..Figures::default()
-    };
-    Ok(Counted {
-        figures: vec![(before, left), (after, figures)],
-        milestones: (!was_open && is_open).then_some(Milestones {
-            opened_at: event.at,
-            ..milestones
-        }),
+    let status_before = status.map_or(data.status, |change| change.from);
+    Ok(Happened::Changed {
+        conversation: data.conversation_id,
+        before,
+        after,
+        was_open: status_before != Status::Closed,
+        is_open: data.status != Status::Closed,
         assignee: data.assignee_id,
     })
 }
 
-fn message(event: &Event, milestones: Option<Milestones>) -> Result<Counted, Unreadable> {
-    let data: MessageData = data_of(event)?;
-    let created_at = data.conversation_id.created_at();
-    let milestones = milestones.unwrap_or_else(|| Milestones::new(created_at));
-    let answers = data.sender_type == SenderType::Agent && !milestones.is_answered;
-    let mut figures = Figures::default();
-    figures.messages.add(data.sender_type);
-    if answers {
-        let waited = event.at.since(created_at);
-        figures.first_response.add(whole_ms(waited));
+impl Occurrence {
+    /// The conversation whose milestones have to be known before this is counted.
+    pub(super) fn needs_milestones(&self) -> Option<ConversationId> {
+        match self.happened {
+            Happened::Message {
+                conversation,
+                sender: SenderType::Agent,
+                ..
+            } => Some(conversation),
+            Happened::Changed {
+                conversation,
+                was_open,
+                is_open,
+                ..
+            } if was_open != is_open => Some(conversation),
+            Happened::Changed { .. }
+            | Happened::Message { .. }
+            | Happened::Created { .. }
+            | Happened::Document => None,
+        }
     }
-    Ok(Counted {
-        figures: vec![(group_of(event)?, figures)],
-        milestones: answers.then_some(Milestones {
-            is_answered: true,
-            ..milestones
-        }),
-        assignee: None,
-    })
+
+    /// What it comes to. `milestones` is what the events before it have made of its conversation;
+    /// none: nothing but its creation.
+    pub(super) fn counted(&self, milestones: Option<Milestones>) -> Counted {
+        match &self.happened {
+            Happened::Created { group, assignee } => Counted {
+                figures: vec![(
+                    *group,
+                    Figures {
+                        created: 1,
+                        opened: 1,
+                        ..Figures::default()
+                    },
+                )],
+                assignee: *assignee,
+                ..Counted::default()
+            },
+            Happened::Changed { .. } => self.counted_change(milestones),
+            Happened::Message {
+                conversation,
+                group,
+                sender,
+            } => self.counted_message(*conversation, *group, *sender, milestones),
+            Happened::Document => Counted {
+                made: Made {
+                    documents: 1,
+                    ..Made::default()
+                },
+                ..Counted::default()
+            },
+        }
+    }
+
+    fn counted_change(&self, milestones: Option<Milestones>) -> Counted {
+        let Happened::Changed {
+            conversation,
+            before,
+            after,
+            was_open,
+            is_open,
+            assignee,
+        } = self.happened
+        else {
+            return Counted::default();
+        };
+        let milestones = milestones.unwrap_or_else(|| Milestones::new(conversation.created_at()));
+        let (closes, reopens) = (was_open && !is_open, !was_open && is_open);
+        let left = Figures {
+            opened: -i64::from(was_open),
+            ..Figures::default()
+        };
+        let mut joined = Figures {
+            closed: u64::from(closes),
+            reopened: u64::from(reopens),
+            opened: i64::from(is_open),
+            ..Figures::default()
+        };
+        if closes {
+            let open_for = self.at.since(milestones.opened_at);
+            joined.resolution.add(whole_ms(open_for));
+        }
+        // What stays open in its group moves nothing.
+        let figures = if before == after && was_open == is_open {
+            Vec::new()
+        } else {
+            vec![(before, left), (after, joined)]
+        };
+        Counted {
+            figures,
+            milestones: reopens.then_some(Milestones {
+                opened_at: self.at,
+                ..milestones
+            }),
+            assignee,
+            ..Counted::default()
+        }
+    }
+
+    fn counted_message(
+        &self,
+        conversation: ConversationId,
+        group: Group,
+        sender: SenderType,
+        milestones: Option<Milestones>,
+    ) -> Counted {
+        let created_at = conversation.created_at();
+        let milestones = milestones.unwrap_or_else(|| Milestones::new(created_at));
+        let answers = sender == SenderType::Agent && !milestones.is_answered;
+        let mut figures = Figures::default();
+        figures.messages.add(sender);
+        if answers {
+            let waited = self.at.since(created_at);
+            figures.first_response.add(whole_ms(waited));
+        }
+        Counted {
+            figures: vec![(group, figures)],
+            milestones: answers.then_some(Milestones {
+                is_answered: true,
+                ..milestones
+            }),
+            assignee: None,
+            made: Made {
+                messages: 1,
+                ..Made::default()
+            },
+        }
+    }
 }
 
 /// The group of the event's conversation as of its commit.
@@ -182,13 +319,10 @@ fn whole_ms(span: std::time::Duration) -> u64 {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use colloquy_model::caller::Tenant;
     use colloquy_model::event::{EventRow, SeenNow};
     use colloquy_model::figures::Messages;
-    use colloquy_model::position::Position;
     use colloquy_model::sequence::Sequence;
     use colloquy_model::stream::FeedNumber;
-    use colloquy_model::time::Timestamp;
     use serde_json::{Value, json};
 
     const CREATED_AT: Timestamp = Timestamp(1_790_000_000_000);
@@ -226,6 +360,7 @@ mod tests {
                 sequence: Sequence::default(),
                 kind,
                 at: Timestamp(CREATED_AT.0 + after_ms),
+                credential: None,
             };
             let seen = SeenNow {
                 channel: Some(self.group.channel),
@@ -233,7 +368,10 @@ mod tests {
                 assignee: self.group.assignee,
             };
             let event = Event::new(row, seen, Bytes::from(payload.to_string()));
-            let counted = counted(&event, self.milestones).unwrap_or_default();
+            let read = occurrence(&event).unwrap_or_default();
+            let counted = read
+                .map(|read| read.counted(self.milestones))
+                .unwrap_or_default();
             self.milestones = counted.milestones.or(self.milestones);
             counted
         }
@@ -357,10 +495,7 @@ mod tests {
         let mut history = History::new();
         let data = json!({"status": "active", "assignee_id": null, "changes": {"metadata": {"from": {}, "to": {"a": 1}}}});
         let counted = history.happens(1, EventKind::ConversationUpdated, data);
-        assert_eq!(
-            (total(&counted), counted.milestones),
-            (Figures::default(), None)
-        );
+        assert_eq!(counted, Counted::default());
         let edited = history.happens(
             2,
             EventKind::MessageUpdated,

@@ -21,6 +21,7 @@ use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::id::WebhookId;
 use colloquy_model::position::Position;
@@ -37,6 +38,9 @@ pub enum Interest {
     Documents,
     /// Those of conversations, of every account and mode, and customers' new names.
     Conversations,
+    /// Those that figures are made of, of every account and mode: those of conversations, and
+    /// documents that are made.
+    Figures,
 }
 
 /// What comes through a subscription, in the order of commits.
@@ -174,6 +178,7 @@ struct LastFor {
     webhooks: Position,
     documents: Position,
     conversations: Position,
+    figures: Position,
 }
 
 impl LastFor {
@@ -186,6 +191,9 @@ impl LastFor {
         } else {
             self.conversations = event.position;
         }
+        if is_counted(event.kind) {
+            self.figures = event.position;
+        }
     }
 
     fn joined(&mut self, interest: Interest, position: Position) {
@@ -193,9 +201,15 @@ impl LastFor {
             Interest::Webhooks => self.webhooks = position,
             Interest::Documents => self.documents = position,
             Interest::Conversations => self.conversations = position,
+            Interest::Figures => self.figures = position,
             Interest::Events(..) => {}
         }
     }
+}
+
+/// Whether figures count an event of this kind.
+fn is_counted(kind: EventKind) -> bool {
+    kind == EventKind::DocumentCreated || !kind.is_of_document()
 }
 
 impl Drop for Table {
@@ -323,6 +337,7 @@ impl Feed {
             Interest::Webhooks => table.last_for.webhooks,
             Interest::Documents => table.last_for.documents,
             Interest::Conversations => table.last_for.conversations,
+            Interest::Figures => table.last_for.figures,
             Interest::Events(..) => table.last,
         };
         last.distance_from(position)
@@ -405,8 +420,8 @@ impl Batch<'_> {
             || wanted(Interest::Events(tenant, EventSource::Entity(entity.number)))
             || wanted(Interest::Events(tenant, EventSource::Account))
             || match entity.kind {
-                Kind::Document => wanted(Interest::Documents),
-                Kind::Conversation => wanted(Interest::Conversations),
+                Kind::Document => wanted(Interest::Documents) || wanted(Interest::Figures),
+                Kind::Conversation => wanted(Interest::Conversations) || wanted(Interest::Figures),
                 Kind::Account
                 | Kind::Key
                 | Kind::User
@@ -492,7 +507,10 @@ impl Interest {
     fn account(self) -> Option<u32> {
         match self {
             Interest::Events(tenant, _) => Some(tenant.account_number()),
-            Interest::Webhooks | Interest::Documents | Interest::Conversations => None,
+            Interest::Webhooks
+            | Interest::Documents
+            | Interest::Conversations
+            | Interest::Figures => None,
         }
     }
 }
@@ -536,8 +554,12 @@ impl Listeners {
                     false => Interest::Conversations,
                 };
                 self.give(entities, item);
+                if is_counted(event.kind) {
+                    self.give(Interest::Figures, item);
+                }
             }
             Item::Reached(_) => {
+                self.give(Interest::Figures, item);
                 self.give(Interest::Documents, item);
                 self.give(Interest::Conversations, item);
             }
@@ -613,7 +635,6 @@ mod tests {
     use super::*;
     use colloquy_model::caller::Mode;
     use colloquy_model::event::{EventRow, SeenNow};
-    use colloquy_model::event_kind::EventKind;
     use colloquy_model::sequence::Sequence;
     use colloquy_model::stream::FeedNumber;
     use colloquy_model::time::Timestamp;
@@ -627,6 +648,7 @@ mod tests {
             sequence: Sequence(1),
             kind: EventKind::MessageCreated,
             at: Timestamp(0),
+            credential: None,
         };
         let event = Event::new(row, SeenNow::default(), b"{}".as_slice().into());
         feed.batch().event(event);

@@ -144,6 +144,7 @@ mod tests {
             sequence: Sequence(1),
             kind: EventKind::MessageCreated,
             at: Timestamp(0),
+            credential: None,
         };
         let payload = vec![b'x'; bytes].into();
         let event = Event::new(row, SeenNow::default(), payload);

@@ -22,6 +22,7 @@ fn event(position: Position, bytes: usize) -> Item {
         sequence: Sequence(1),
         kind: EventKind::MessageCreated,
         at: Timestamp(0),
+        credential: None,
     };
     let payload = vec![b'x'; bytes].into();
     Item::Event(Arc::new(Event::new(row, SeenNow::default(), payload)))

@@ -238,7 +238,7 @@ impl<S: Source> Follower<'_, S> {
         while position < until {
             let rows = insist(|| self.shared.source.store().happened_behind(position, PAGE)).await;
             let full = rows.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
-            let last = rows.last().map_or(position, row_position);
+            let last = rows.last().map_or(position, FeedRow::position);
             let happened = Happened {
                 behind: position,
                 rows,
@@ -248,13 +248,6 @@ impl<S: Source> Follower<'_, S> {
             self.shared.source.take(&self.index, happened).await?;
         }
         Ok(())
-    }
-}
-
-fn row_position(row: &FeedRow) -> Position {
-    match row {
-        FeedRow::Event(event) => event.position,
-        FeedRow::Endpoint { position, .. } | FeedRow::Renamed { position, .. } => *position,
     }
 }
 
@@ -280,7 +273,7 @@ fn gathered(behind: Position, items: impl Iterator<Item = Item>) -> Happened {
             }
             Item::Endpoint(..) | Item::EndpointGone(..) | Item::Redacted(..) => continue,
         };
-        happened.reached = happened.reached.max(row_position(&row));
+        happened.reached = happened.reached.max(row.position());
         happened.rows.push(row);
     }
     happened

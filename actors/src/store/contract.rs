@@ -12,6 +12,7 @@ mod deliveries;
 mod document_pages;
 mod documents;
 mod events;
+mod figures;
 mod fixture;
 mod model;
 mod usage;
@@ -57,6 +58,12 @@ pub(super) use self::events::{
     events_and_their_totals_are_what_the_model_says, what_retention_took_is_found_by_no_position,
     what_retention_took_is_no_event_of_its_account_any_more,
     what_retention_took_is_no_event_of_its_entity_any_more,
+};
+pub(super) use self::figures::{
+    a_slice_of_figures_is_counted_once_and_behind_the_one_before,
+    figures_are_given_by_interval_and_group_with_what_was_open_before,
+    figures_that_are_made_anew_take_the_place_of_the_others_when_they_know_as_much,
+    milestones_and_what_was_made_come_back_as_they_were_counted,
 };
 pub(super) use self::fixture::{Asked, Bench, Failed, House, Numbering, Opened, Volume, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
@@ -151,6 +158,10 @@ macro_rules! contract {
             what_lands_after_it_was_given_up_does_not_count,
             deliveries_of_an_endpoint_that_is_no_more_go_with_it,
             deliveries_that_ended_go_when_they_are_old,
+            a_slice_of_figures_is_counted_once_and_behind_the_one_before,
+            figures_are_given_by_interval_and_group_with_what_was_open_before,
+            milestones_and_what_was_made_come_back_as_they_were_counted,
+            figures_that_are_made_anew_take_the_place_of_the_others_when_they_know_as_much,
             what_receivers_answered_goes_with_the_redacted_message,
             whoever_delivers_finds_after_a_crash_what_it_had_written,
             whoever_begins_anew_reads_behind_what_was_handed_in,

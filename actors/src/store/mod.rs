@@ -14,6 +14,7 @@ mod digest;
 mod documents;
 mod encrypted;
 mod eraser;
+mod figures;
 mod finding;
 mod key_filter;
 mod list_failure;
@@ -58,6 +59,10 @@ pub use documents::{
     VersionQuery,
 };
 pub use encrypted::{EncryptedStore, OpeningSink};
+pub use figures::{
+    Assignees, FigureGroup, FigureQuery, FigureSlice, FigureStore, FigureTable, Generation,
+    GenerationMark, Generations, Grouping, Made, MadeCell, MadeQuery,
+};
 pub use finding::Finding;
 pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
@@ -83,8 +88,9 @@ pub use transfer::{Export, Import, ImportMark, ImportProgress, Item, TransferErr
 pub use transfer_bytes::{Base64, Text};
 pub use transfer_items::{
     ActorItem, AnswerItem, ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem,
-    DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, LinkUseItem, Marks,
-    NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, UsageItem, VersionItem,
+    DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem,
+    KeyUseItem, LinkUseItem, MadeItem, Marks, MilestonesItem, NameItem, OperatorItem, ReaderItem,
+    RecordItem, RenameItem, ReplayItem, UsageItem, VersionItem,
 };
 
 use colloquy_model::caller::Tenant;
@@ -169,6 +175,7 @@ pub trait Store:
     + DeliveryStore
     + DeliveryRelay
     + TimerStore
+    + FigureStore
     + SpentNonces
     + StoreKeys
     + UsageStore

@@ -301,6 +301,17 @@ pub enum FeedRow {
     },
 }
 
+impl FeedRow {
+    /// Where it stands among everything that was ever committed.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        match self {
+            FeedRow::Event(event) => event.position,
+            FeedRow::Endpoint { position, .. } | FeedRow::Renamed { position, .. } => *position,
+        }
+    }
+}
+
 /// A conversation, and the account and mode that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnedConversation {

@@ -11,8 +11,9 @@ use crate::sealing::{MasterKeys, UnwrapError, WrappedKey};
 
 use super::transfer_items::{
     ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
-    DocumentItem, EndpointItem, EventItem, FeedItem, KeyUseItem, Marks, OperatorItem, RecordItem,
-    RenameItem, ReplayItem, UsageItem, VersionItem,
+    DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem, KeyUseItem,
+    MadeItem, Marks, MilestonesItem, OperatorItem, RecordItem, RenameItem, ReplayItem, UsageItem,
+    VersionItem,
 };
 
 /// A store out of which everything can be taken while no server uses it.
@@ -127,6 +128,14 @@ pub enum Item {
     Counter(CounterItem),
     /// Where the events of an account and mode begin.
     Feed(FeedItem),
+    /// What conversations have come to in an interval.
+    Figure(FigureItem),
+    /// A user who is or was somebody's assignee.
+    FigureAssignee(FigureAssigneeItem),
+    /// The milestones of a conversation.
+    Milestones(MilestonesItem),
+    /// What was made with a credential on a day.
+    Made(MadeItem),
     /// What an account used on one day, by one credential.
     Usage(UsageItem),
 }
@@ -154,6 +163,10 @@ impl Item {
             Item::Replay(_) => "replay",
             Item::Counter(_) => "counter",
             Item::Feed(_) => "feed",
+            Item::Figure(_) => "figure",
+            Item::FigureAssignee(_) => "figure_assignee",
+            Item::Milestones(_) => "milestones",
+            Item::Made(_) => "made",
             Item::Usage(_) => "usage",
         }
     }

@@ -19,6 +19,10 @@ pub struct Marks {
     pub matched_within: i64,
     /// The number of the last delivery.
     pub last_delivery: i64,
+    /// The position up to which figures count everything; dumps of before there were figures have
+    /// none, and everything is counted anew.
+    #[serde(default)]
+    pub counted: i64,
 }
 
 /// How operators are known.
@@ -399,6 +403,62 @@ pub struct FeedItem {
     pub tenant: i64,
     /// The position of the last event that retention took away.
     pub floor: i64,
+}
+
+/// What conversations have come to in an interval: one cell.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FigureItem {
+    /// The account and mode.
+    pub tenant: i64,
+    /// The code of the interval's length.
+    pub length: i64,
+    /// The number of the assignee's identifier; 0 for nobody, -1 for all together.
+    pub assigned: i64,
+    /// When the interval begins.
+    pub start: i64,
+    /// The code of the conversations' channel.
+    pub channel: i64,
+    /// The code of their priority.
+    pub priority: i64,
+    /// By how many more of them are open at the interval's end.
+    pub opened: i64,
+    /// All figures, as JSON.
+    pub figures: Text,
+}
+
+/// A user who is or was somebody's assignee.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FigureAssigneeItem {
+    /// The number of the user's identifier.
+    pub number: i64,
+    /// The rest of it.
+    pub tail: i64,
+}
+
+/// The milestones of a conversation.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MilestonesItem {
+    /// The number of the conversation's identifier.
+    pub conversation: i64,
+    /// When it was created or reopened last.
+    pub opened_at: i64,
+    /// Whether an agent has written.
+    pub answered: bool,
+}
+
+/// What was made with a credential on a day.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MadeItem {
+    /// The account and mode.
+    pub tenant: i64,
+    /// When the day begins.
+    pub day: i64,
+    /// The code of the credential; none where there was none.
+    pub credential: Option<i64>,
+    /// How many messages.
+    pub messages: i64,
+    /// How many documents.
+    pub documents: i64,
 }
 
 /// What an account used on one day, by one credential.

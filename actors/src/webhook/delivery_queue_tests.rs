@@ -161,6 +161,7 @@ fn event(position: Position, entity: EntityNumber) -> Arc<Event> {
         sequence: Sequence(u64::try_from(position.0).unwrap()),
         kind: EventKind::MessageCreated,
         at: Timestamp(1_000),
+        credential: None,
     };
     Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
 }

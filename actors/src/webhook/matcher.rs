@@ -179,6 +179,7 @@ mod tests {
             sequence: Sequence(1),
             kind,
             at: Timestamp(1_000),
+            credential: None,
         };
         let seen = SeenNow {
             channel: Some(Channel::Chat),

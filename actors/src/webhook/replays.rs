@@ -414,6 +414,7 @@ mod tests {
             sequence: Sequence(1),
             kind: EventKind::MessageCreated,
             at: hour(number),
+            credential: None,
         };
         Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
     }

@@ -43,6 +43,7 @@ pub(super) fn sample(kind: EventKind, tenant: Tenant, now: Timestamp) -> Event {
         sequence: Sequence(1),
         kind,
         at: now,
+        credential: None,
     };
     let payload = serde_json::to_vec(&data(kind, now)).unwrap_or_default();
     Event::new(row, SeenNow::default(), Bytes::from(payload))

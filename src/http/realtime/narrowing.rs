@@ -88,6 +88,7 @@ mod tests {
             sequence: Sequence(sequence),
             kind: EventKind::MessageCreated,
             at: Timestamp(1_000),
+            credential: None,
         };
         let seen = SeenNow {
             assignee: assignee.map(|user| user.number()),

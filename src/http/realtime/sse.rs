@@ -227,6 +227,7 @@ mod tests {
             sequence: Sequence(3),
             kind: EventKind::MessageCreated,
             at: Timestamp(1_000),
+            credential: None,
         };
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");
         let event = Event::new(row, SeenNow::default(), payload);

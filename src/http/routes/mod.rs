@@ -4,6 +4,7 @@
 
 mod accounts;
 mod actors;
+mod analytics;
 mod audit;
 mod bulk;
 mod conversations;
@@ -29,6 +30,7 @@ mod webhooks;
 use colloquy_actors::accounts::{
     ChangeCustomer, ChangeUser, CreateCustomer, CreateUser, Customer, CustomerView, User,
 };
+use colloquy_actors::analytics::FigureList;
 use colloquy_actors::audit::AuditView;
 use colloquy_actors::conversation::messages::ConversationView;
 use colloquy_model::conversation::{MessageView, RevisionView};
@@ -39,6 +41,7 @@ pub(super) use self::document::refusal_page;
 use self::events::EventShown;
 use self::invitations::InvitationShown;
 use self::realtime::TicketShown;
+use super::csv;
 use super::metrics::MEDIA_TYPE;
 use super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
 use super::problem::Kind;
@@ -80,6 +83,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(events());
     all.extend(customers());
     all.extend(users());
+    all.extend(figures());
     all.extend(audit_trail());
     all.extend(limits_and_usage());
     all.extend(document::operations());
@@ -382,6 +386,23 @@ fn users() -> Vec<Operation> {
             .creates::<InvitationShown<'_>>(LocationRule::FurtherUp(1, ""))
             .refuses(&[Kind::Conflict])
             .secret(),
+    ]
+}
+
+fn figures() -> Vec<Operation> {
+    const READ: AuthRequirement = AuthRequirement::Key(&[Permission::AnalyticsRead]);
+    vec![
+        get("/v1/analytics/conversations", "analyzeConversations", analytics::conversations)
+            .about(
+                "Analytics",
+                "What conversations have come to",
+                "How many were created, closed, reopened and open, who wrote how much, and how long first responses and \
+                 resolutions took, for each interval. All of it can be recomputed from the events; it shows what was \
+                 acknowledged before.",
+            )
+            .auth(READ)
+            .shows::<FigureList>()
+            .or_writes(&[csv::CSV]),
     ]
 }
 

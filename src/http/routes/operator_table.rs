@@ -14,7 +14,8 @@ use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, 
 use super::super::problem::Kind;
 use super::invitations::{self, InvitationShown};
 use super::{
-    accounts, actors, audit, deliveries, encryption, keys, limits, nodes, operators, records,
+    accounts, actors, analytics, audit, deliveries, encryption, keys, limits, nodes, operators,
+    records,
 };
 
 /// What operators do, in the order in which the document shows it.
@@ -27,6 +28,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(of_limits());
     all.extend(of_nodes());
     all.extend(of_encryption());
+    all.extend(of_analytics());
     all.extend(of_actors());
     all.extend(
         steering()
@@ -300,6 +302,30 @@ fn of_encryption() -> Vec<Operation> {
             )
             .auth(AuthRequirement::Operator)
             .shows::<RotationView>()
+            .refuses(&[Kind::Conflict]),
+    ]
+}
+
+fn of_analytics() -> Vec<Operation> {
+    const TAG: &str = "Operators: analytics";
+    vec![
+        get("/admin/v1/analytics", "getAnalyticsState", analytics::state)
+            .about(
+                TAG,
+                "Whether figures are being made anew",
+                "And how far that has come in the log.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<analytics::AnalyticsState>(),
+        post("/admin/v1/analytics/rebuild", "rebuildAnalytics", analytics::rebuild)
+            .about(
+                TAG,
+                "Make all figures anew from the log",
+                "Those that are shown are kept up meanwhile, and replaced at once in the end. Where it is under way already, it \
+                 goes on. Refused where retention has taken events: those figures can't be made again.",
+            )
+            .auth(AuthRequirement::Operator)
+            .accepts::<analytics::AnalyticsState>()
             .refuses(&[Kind::Conflict]),
     ]
 }

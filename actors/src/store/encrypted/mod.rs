@@ -20,8 +20,9 @@ use super::{
     ActivityQuery, ActivityRow, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
     ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DeliveryTerm, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow, FramedVersion,
-    IndexedDocument, KeptRow, Later, LinkUses, Lists, MessageQuery, NodeRequests, Nodes, Nonce,
+    EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
+    FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
+    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
     OwnedConversation, OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery,
     Rewrap, Settle, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
     StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
@@ -35,6 +36,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
+use colloquy_model::figures::Milestones;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
@@ -416,6 +418,45 @@ impl TimerStore for EncryptedStore {
 
     fn timed(&self, query: TimedQuery) -> Later<Result<Vec<Timed>, ReadError>> {
         self.0.timed(query)
+    }
+}
+
+/// Figures are counts and times, and no texts.
+impl FigureStore for EncryptedStore {
+    fn begin_counting(&self) -> Later<Result<Generations, ReadError>> {
+        self.0.begin_counting()
+    }
+
+    fn generations(&self) -> Later<Result<Generations, ReadError>> {
+        self.0.generations()
+    }
+
+    fn count(&self, slice: Box<FigureSlice>) -> Later<Result<bool, ReadError>> {
+        self.0.count(slice)
+    }
+
+    fn milestones(
+        &self,
+        generation: Generation,
+        conversations: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<(EntityNumber, Milestones)>, ReadError>> {
+        self.0.milestones(generation, conversations)
+    }
+
+    fn figures(&self, query: FigureQuery) -> Later<Result<FigureTable, ReadError>> {
+        self.0.figures(query)
+    }
+
+    fn made(&self, query: MadeQuery) -> Later<Result<Vec<(MadeCell, Made)>, ReadError>> {
+        self.0.made(query)
+    }
+
+    fn begin_rebuild(&self) -> Later<Result<bool, ReadError>> {
+        self.0.begin_rebuild()
+    }
+
+    fn end_rebuild(&self) -> Later<Result<bool, ReadError>> {
+        self.0.end_rebuild()
     }
 }
 

@@ -13,7 +13,7 @@ use super::positions::number_of;
 use super::schema::Collections;
 use super::veil::Veil;
 use crate::store::ReadError;
-use colloquy_model::caller::Tenant;
+use colloquy_model::caller::{CredentialCode, Tenant};
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::Kind;
 use colloquy_model::event::{self, Event, SeenNow};
@@ -222,6 +222,7 @@ impl PlacedRow<'_> {
             sequence,
             kind,
             at: Timestamp(row.at),
+            credential: row.by.key.map(CredentialCode),
         };
         let seen = SeenNow {
             channel: row.channel.and_then(|code| Channel::from_code(code.into())),

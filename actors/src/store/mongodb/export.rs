@@ -7,6 +7,8 @@
 //! - `conversations`, `records` with `names`, `documents`, `versions`, `comments`, `renames`,
 //!   `chores`, `key_uses`, `endpoints`, `deliveries`, `replays`, `counters`, `usage` and the floor of `feeds`
 //!   are handed out; of what is gone, users only, whose work is told.
+//! - of `figures`, `milestones` and `made` what is of the generation that is shown, and
+//!   `figure_assignees`, are handed out: retention may have taken what they were made of.
 //! - of `meta` the store key, as it is wrapped, the operator, the position and what deliveries have reached are handed out, the
 //!   others are of this database.
 //! - `messages` and `event_totals` are made again. `redactions` and `erasures` are done before.
@@ -22,21 +24,25 @@ use serde::de::DeserializeOwned;
 use super::delivery_documents::DeliveryDocument;
 use super::export_events::{Numbering, events_of};
 use super::export_rows::{
-    CommentRow, ConversationRow, CounterRow, DocumentRow, EndpointRow, FeedRow, GoneRow, KeyUseRow,
-    NameRow, RecordRow, RenameRow, ReplayRow, VersionRow, delivery_item,
+    CommentRow, ConversationRow, CounterRow, DocumentRow, EndpointRow, FeedRow, FigureRow, GoneRow,
+    KeyUseRow, MadeRow, MilestonesRow, NameRow, RecordRow, RenameRow, ReplayRow, VersionRow,
+    delivery_item,
 };
+use super::figures;
 use super::log::{AnswerDocument, ChoreDocument, LogDocument};
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
-    FEEDS, KEY_USES, LOG, META, NAMES, RECORDS, RENAMES, REPLAYS, USAGE, VERSIONS,
+    FEEDS, FIGURE_ASSIGNEES, FIGURES, KEY_USES, LOG, MADE, META, MILESTONES, NAMES, RECORDS,
+    RENAMES, REPLAYS, USAGE, VERSIONS,
 };
 use super::transfer::MongoTransfer;
 use super::usage::UsageDocument;
 use super::{deliveries, open, positions, store_key};
 use crate::store::transfer_items::COUNTS_DELIVERIES;
 use crate::store::{
-    Base64, ChoreItem, CommentItem, CounterItem, DepartedItem, Export, FeedItem, Item, KeyUseItem,
-    Marks, NameItem, OperatorItem, RenameItem, Text, TransferError,
+    Base64, ChoreItem, CommentItem, CounterItem, DepartedItem, Export, FeedItem,
+    FigureAssigneeItem, Item, KeyUseItem, Marks, NameItem, OperatorItem, RenameItem, Text,
+    TransferError,
 };
 use colloquy_model::entity::Kind;
 use colloquy_model::idempotency::KEPT_FOR;
@@ -76,6 +82,7 @@ impl Exporter<'_> {
         self.deliveries().await?;
         self.counters().await?;
         self.feeds().await?;
+        self.figures().await?;
         self.usage().await?;
         let end = self.standing().await?;
         if end != position {
@@ -121,12 +128,14 @@ impl Exporter<'_> {
     async fn marks(&mut self) -> Result<Position, TransferError> {
         let position = self.standing().await?;
         let mark = self.meta(deliveries::MARK).await?;
+        let shown = figures::shown(self.collections).await?;
         let field = |name| mark.get_i64(name).unwrap_or(0);
         self.take(Item::Marks(Marks {
             position: position.0,
             matched: field("matched"),
             matched_within: field("within"),
             last_delivery: field("last_delivery"),
+            counted: shown.counted.0,
         }))?;
         let operator = self.meta(open::OPERATOR).await?;
         if let Ok(hash) = operator.get_binary_generic("hash") {
@@ -307,6 +316,33 @@ impl Exporter<'_> {
         while cursor.advance().await? {
             let FeedRow { tenant, floor, .. } = cursor.deserialize_current()?;
             self.take(Item::Feed(FeedItem { tenant, floor }))?;
+        }
+        Ok(())
+    }
+
+    /// Of the generation that is shown; another one that is being made stays behind.
+    async fn figures(&mut self) -> Result<(), TransferError> {
+        let shown = figures::shown(self.collections).await?.generation.0;
+        let (of_shown, by_id) = (doc! {"generation": shown}, doc! {"_id": 1});
+        let mut cursor: Cursor<FigureRow> =
+            self.all(FIGURES, of_shown.clone(), by_id.clone()).await?;
+        while cursor.advance().await? {
+            self.take(Item::Figure(cursor.deserialize_current()?.item()))?;
+        }
+        let mut cursor: Cursor<GoneRow> = self.by_id(FIGURE_ASSIGNEES).await?;
+        while cursor.advance().await? {
+            let GoneRow { number, tail } = cursor.deserialize_current()?;
+            self.take(Item::FigureAssignee(FigureAssigneeItem { number, tail }))?;
+        }
+        let mut cursor: Cursor<MilestonesRow> = self
+            .all(MILESTONES, of_shown.clone(), by_id.clone())
+            .await?;
+        while cursor.advance().await? {
+            self.take(Item::Milestones(cursor.deserialize_current()?.item()))?;
+        }
+        let mut cursor: Cursor<MadeRow> = self.all(MADE, of_shown, by_id).await?;
+        while cursor.advance().await? {
+            self.take(Item::Made(cursor.deserialize_current()?.item()))?;
         }
         Ok(())
     }

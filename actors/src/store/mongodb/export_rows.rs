@@ -9,8 +9,9 @@ use serde::Deserialize;
 use super::delivery_documents::DeliveryDocument;
 use super::header::StateDocument;
 use crate::store::{
-    Base64, ConversationItem, CounterItem, DeliveryItem, DocumentItem, EndpointItem, LinkUseItem,
-    NameItem, ReaderItem, RecordItem, ReplayItem, Text, TransferError, VersionItem,
+    Base64, ConversationItem, CounterItem, DeliveryItem, DocumentItem, EndpointItem, FigureItem,
+    LinkUseItem, MadeItem, MilestonesItem, NameItem, ReaderItem, RecordItem, ReplayItem, Text,
+    TransferError, VersionItem,
 };
 use colloquy_model::event_kind::EventKind;
 
@@ -351,4 +352,72 @@ pub(super) struct FeedRow {
     pub(super) floor: i64,
     #[serde(default)]
     pub(super) numbered_to: i64,
+}
+
+/// A cell of figures as its collection has it.
+#[derive(Deserialize)]
+pub(super) struct FigureRow {
+    tenant: i64,
+    length: i32,
+    assigned: i64,
+    start: i64,
+    channel: i32,
+    priority: i32,
+    opened: i64,
+    figures: String,
+}
+
+impl FigureRow {
+    pub(super) fn item(self) -> FigureItem {
+        FigureItem {
+            tenant: self.tenant,
+            length: self.length.into(),
+            assigned: self.assigned,
+            start: self.start,
+            channel: self.channel.into(),
+            priority: self.priority.into(),
+            opened: self.opened,
+            figures: Text(self.figures.into_bytes()),
+        }
+    }
+}
+
+/// A conversation's milestones as their collection has them.
+#[derive(Deserialize)]
+pub(super) struct MilestonesRow {
+    conversation: i64,
+    opened_at: i64,
+    answered: bool,
+}
+
+impl MilestonesRow {
+    pub(super) fn item(self) -> MilestonesItem {
+        MilestonesItem {
+            conversation: self.conversation,
+            opened_at: self.opened_at,
+            answered: self.answered,
+        }
+    }
+}
+
+/// What was made on a day as its collection has it.
+#[derive(Deserialize)]
+pub(super) struct MadeRow {
+    tenant: i64,
+    day: i64,
+    credential: Option<i64>,
+    messages: i64,
+    documents: i64,
+}
+
+impl MadeRow {
+    pub(super) fn item(self) -> MadeItem {
+        MadeItem {
+            tenant: self.tenant,
+            day: self.day,
+            credential: self.credential,
+            messages: self.messages,
+            documents: self.documents,
+        }
+    }
 }

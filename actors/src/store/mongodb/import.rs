@@ -18,18 +18,19 @@ use super::log::{
 };
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
-    FEEDS, KEY_USES, LOG, META, NAMES, RECORDS, RENAMES, REPLAYS, USAGE, VERSIONS,
+    FEEDS, FIGURE_ASSIGNEES, FIGURE_GENERATIONS, FIGURES, KEY_USES, LOG, MADE, META, MILESTONES,
+    NAMES, RECORDS, RENAMES, REPLAYS, USAGE, VERSIONS,
 };
 use super::statements::Statements;
 use super::transfer::{DatabaseImport, MongoTransfer, import_of, is_empty, note_import};
-use super::{carry_over, open, positions, store_key, usage};
+use super::{carry_over, figures, open, positions, store_key, usage};
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::transfer::refuse_other_key;
 use crate::store::transfer_items::COUNTS_DELIVERIES;
 use crate::store::{
-    AnswerItem, Base64, ChoreItem, ConversationItem, CounterItem, DeliveryItem, DocumentItem,
-    EventItem, Import, ImportMark, ImportProgress, Item, Marks, RecordItem, ReplayItem, Text,
-    TransferError, VersionItem,
+    AnswerItem, Base64, ChoreItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
+    DocumentItem, EndpointItem, EventItem, Import, ImportMark, ImportProgress, Item, Marks,
+    RecordItem, ReplayItem, Text, TransferError, VersionItem,
 };
 use colloquy_model::attempt::Attempt;
 use colloquy_model::commit::NameField;
@@ -153,13 +154,7 @@ impl Block<'_> {
                 self.insert(CONVERSATIONS, conversation_document(*conversation));
             }
             Item::Record(record) => self.put_record(record),
-            Item::Departed(user) => self.insert(
-                RECORDS,
-                doc! {
-                    "_id": user.number, "tail": user.tail, "kind": Kind::User as i32,
-                    "tenant": 0_i64, "seq": 0_i64, "gone": true,
-                },
-            ),
+            Item::Departed(user) => self.insert(RECORDS, departed_document(&user)),
             Item::Document(document) => self.insert(DOCUMENTS, document_document(*document)),
             Item::Version(version) => self.insert(VERSIONS, version_document(*version)),
             Item::Comment(comment) => self.insert(
@@ -176,14 +171,7 @@ impl Block<'_> {
             ),
             Item::Chore(chore) => self.put_chore(&chore),
             Item::KeyUse(used) => self.insert(KEY_USES, doc! {"_id": used.key, "at": used.at}),
-            Item::Endpoint(endpoint) => self.insert(
-                ENDPOINTS,
-                doc! {
-                    "_id": endpoint.number, "slice": 0_i64,
-                    "failing_since": endpoint.failing_since, "given_up": endpoint.given_up,
-                    "unsettled": code(endpoint.unsettled), "totals": {},
-                },
-            ),
+            Item::Endpoint(endpoint) => self.insert(ENDPOINTS, endpoint_document(&endpoint)),
             Item::Delivery(delivery) => {
                 let delivery = delivery_document(*delivery)?;
                 self.insert(DELIVERIES, delivery);
@@ -195,6 +183,15 @@ impl Block<'_> {
                 self.statements
                     .put(FEEDS, feed.tenant, Document::new(), change);
             }
+            Item::Figure(figure) => self.insert(FIGURES, figures::figure_document(figure)),
+            Item::FigureAssignee(user) => self.insert(
+                FIGURE_ASSIGNEES,
+                doc! {"_id": user.number, "tail": user.tail},
+            ),
+            Item::Milestones(milestones) => {
+                self.insert(MILESTONES, figures::milestones_document(&milestones));
+            }
+            Item::Made(made) => self.insert(MADE, figures::made_document(&made)),
             Item::Usage(used) => self.insert(USAGE, usage::imported(&used)),
         }
         Ok(())
@@ -205,6 +202,10 @@ impl Block<'_> {
         let next = doc! {"$set": {"next": marks.position.saturating_add(1)}};
         self.statements
             .put(meta, positions::COUNT, Document::new(), next);
+        self.insert(
+            FIGURE_GENERATIONS,
+            figures::first_generation(Position(marks.counted)),
+        );
         let carried = doc! {"$set": {"carried": marks.position}};
         self.statements
             .put(meta, positions::CARRIED, Document::new(), carried);
@@ -308,6 +309,21 @@ impl Block<'_> {
                 "last": 0_i64,
             },
         );
+    }
+}
+
+/// A user who is no more, but whose work is told.
+fn departed_document(user: &DepartedItem) -> Document {
+    doc! {
+        "_id": user.number, "tail": user.tail, "kind": Kind::User as i32, "tenant": 0_i64,
+        "seq": 0_i64, "gone": true,
+    }
+}
+
+fn endpoint_document(endpoint: &EndpointItem) -> Document {
+    doc! {
+        "_id": endpoint.number, "slice": 0_i64, "failing_since": endpoint.failing_since,
+        "given_up": endpoint.given_up, "unsettled": code(endpoint.unsettled), "totals": {},
     }
 }
 

@@ -78,6 +78,16 @@ pub(super) const RELAYED: &str = "relayed_requests";
 pub(super) const TICKETS: &str = "tickets";
 /// Nonces of signed requests that were let in, until their time is over.
 pub(super) const NONCES: &str = "nonces";
+/// What conversations have come to, cell by cell.
+pub(super) const FIGURES: &str = "figures";
+/// How far each generation of figures has come.
+pub(super) const FIGURE_GENERATIONS: &str = "figure_generations";
+/// The identifiers of users who are or were somebody's assignee.
+pub(super) const FIGURE_ASSIGNEES: &str = "figure_assignees";
+/// Milestones of conversations that have other ones than their creation.
+pub(super) const MILESTONES: &str = "milestones";
+/// What was made with which credential, day by day.
+pub(super) const MADE: &str = "made";
 /// What accounts used, by day, credential and node.
 pub(super) const USAGE: &str = "usage";
 /// Replays whose deliveries are not all made.
@@ -162,6 +172,7 @@ pub(super) fn indexes() -> Vec<Index> {
         node_indexes(),
         document_indexes(),
         delivery_indexes(),
+        figure_indexes(),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -275,6 +286,28 @@ fn document_indexes() -> Vec<Index> {
         plain(VERSIONS, doc! {"document": 1, "_id": 1}),
         plain(VERSIONS, doc! {"document": 1, "branch": 1, "_id": 1}),
         plain(COMMENTS, doc! {"document": 1, "_id": 1}),
+    ]
+}
+
+/// The indexes of figures.
+fn figure_indexes() -> Vec<Index> {
+    vec![
+        plain(
+            FIGURES,
+            doc! {"generation": 1, "tenant": 1, "length": 1, "assigned": 1, "start": 1},
+        ),
+        // Those of each assignee for itself, in one go.
+        plain(
+            FIGURES,
+            doc! {"generation": 1, "tenant": 1, "length": 1, "start": 1},
+        ),
+        plain(MILESTONES, doc! {"generation": 1}),
+        plain(
+            MADE,
+            doc! {"generation": 1, "tenant": 1, "day": 1, "_id": 1},
+        ),
+        // Whether retention has taken anything.
+        plain(FEEDS, doc! {"floor": 1}),
     ]
 }
 

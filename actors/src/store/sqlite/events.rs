@@ -14,7 +14,7 @@ use super::slices::{self, Entry, Wanted, WantedRows, WantedValues};
 use super::timeline::{self, PageEnd, Places};
 use crate::sealing::texts;
 use crate::store::{EventPage, EventQuery, FeedRow, ReadError};
-use colloquy_model::caller::Tenant;
+use colloquy_model::caller::{CredentialCode, Tenant};
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
@@ -49,6 +49,7 @@ columns! {
         channel: Option<Channel>,
         priority: Option<Priority>,
         assignee: Option<EntityNumber>,
+        by_key: Option<i64>,
         payload: Option<&'r [u8]>,
     }
 }
@@ -108,6 +109,7 @@ fn event(row: &Row<'_>, view: &View<'_>) -> rusqlite::Result<Event> {
         sequence: place.seq.ok_or_else(|| unreadable("it has no sequence"))?,
         kind,
         at: row.at,
+        credential: row.by_key.map(CredentialCode),
     };
     let seen = SeenNow {
         channel: row.channel,

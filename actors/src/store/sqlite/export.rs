@@ -8,6 +8,8 @@
 //! - `conversations`, `records` with `names`, `departed`, `documents` with `readers`, `links`,
 //!   `link_uses` and `anchors`, `versions`, `comments`, `renames`, `chores`, `key_uses`,
 //!   `endpoints`, `deliveries`, `replays`, `counters`, `usage` and `operator` are handed out.
+//! - of `figures`, `milestones` and `made` what is of the generation that is shown, and
+//!   `figure_assignees`, are handed out: retention may have taken what they were made of.
 //! - of `scopes` the floor is handed out, the number is the last one of the events; of `meta` what
 //!   deliveries have reached, the others are marks of this file.
 //! - `redactions` and `erasures` are done before. `imports` is of this file. `nonces` are of requests
@@ -25,9 +27,10 @@ use super::store_key;
 use super::transfer::SqliteTransfer;
 use crate::store::{
     ActorItem, AnswerItem, Base64, ChoreItem, CommentItem, ConversationItem, CounterItem,
-    DeliveryItem, DepartedItem, DocumentItem, EndpointItem, EventItem, Export, FeedItem, Item,
-    KeyUseItem, LinkUseItem, Marks, NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem,
-    ReplayItem, Text, TransferError, UsageItem, VersionItem,
+    DeliveryItem, DepartedItem, DocumentItem, EndpointItem, EventItem, Export, FeedItem,
+    FigureAssigneeItem, FigureItem, Generation, Item, KeyUseItem, LinkUseItem, MadeItem, Marks,
+    MilestonesItem, NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, Text,
+    TransferError, UsageItem, VersionItem,
 };
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
@@ -71,6 +74,7 @@ impl Export for SqliteTransfer {
         let counters = "counters WHERE total <> 0 ORDER BY scope, field, value, status";
         each(connection, counters, &mut |row| take(Item::Counter(row)))?;
         feeds(connection, &mut take)?;
+        figures(connection, &mut take)?;
         let usage = "usage ORDER BY account, day, credential, tail";
         each(connection, usage, &mut |row| take(Item::Usage(row)))
     }
@@ -104,6 +108,33 @@ fn all<T: for<'r> Columns<'r>>(
     query.query_map([of], whole)?.collect()
 }
 
+/// The generation of figures that is shown; another one that is being made stays behind.
+fn figures(connection: &Connection, take: Take<'_>) -> Result<(), TransferError> {
+    let Generation(shown) = super::figures::generations(connection)?.shown.generation;
+    let of_shown = |table: &str| format!("{table} WHERE generation = {shown}");
+    each(connection, &of_shown("figures"), &mut |row| {
+        take(Item::Figure(row))
+    })?;
+    each(connection, "figure_assignees", &mut |row| {
+        take(Item::FigureAssignee(row))
+    })?;
+    each(connection, &of_shown("milestones"), &mut |row| {
+        take(Item::Milestones(row))
+    })?;
+    each(connection, &of_shown("made"), &mut |row| {
+        take(Item::Made(row))
+    })
+}
+
+columns! { of FigureItem {
+    tenant = "scope", length, assigned, start, channel, priority, opened, figures,
+} }
+columns! { of FigureAssigneeItem { number = "n", tail } }
+columns! { of MilestonesItem { conversation = "entity", opened_at, answered } }
+columns! { of MadeItem {
+    tenant = "scope", day, credential = "nullif(credential, -1)", messages, documents,
+} }
+
 fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
     let mut meta = connection.prepare("SELECT value FROM meta WHERE key = ?1")?;
     let mut mark = |key: &str| -> rusqlite::Result<i64> {
@@ -116,6 +147,7 @@ fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
         matched: mark("matched")?,
         matched_within: mark("matched_within")?,
         last_delivery: mark("last_delivery")?,
+        counted: super::figures::generations(connection)?.shown.counted.0,
     })
 }
 

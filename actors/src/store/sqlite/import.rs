@@ -12,9 +12,9 @@ use super::{feed_numbers, recovery, store_key, usage};
 use crate::sealing::MasterKeys;
 use crate::store::transfer::refuse_other_key;
 use crate::store::{
-    AnswerItem, ChoreItem, ConversationItem, DeliveryItem, DocumentItem, EventItem, FeedItem,
-    Import, ImportMark, ImportProgress, Item, Marks, RecordItem, ReplayItem, Text, TransferError,
-    VersionItem,
+    AnswerItem, ChoreItem, ConversationItem, CounterItem, DeliveryItem, DocumentItem, EventItem,
+    FeedItem, Import, ImportMark, ImportProgress, Item, Marks, RecordItem, ReplayItem, Text,
+    TransferError, VersionItem,
 };
 
 /// Blocks behind which SQLite's log is emptied.
@@ -170,16 +170,11 @@ impl<'c> Block<'c> {
             }
             Item::Delivery(delivery) => put_delivery(connection, *delivery)?,
             Item::Replay(replay) => put_replay(connection, replay)?,
-            Item::Counter(counter) => {
-                insert!(connection, "INSERT INTO counters", {
-                    scope: counter.tenant,
-                    field: counter.field,
-                    value: counter.value,
-                    status: counter.status,
-                    total: counter.total,
-                })?;
-            }
+            Item::Counter(counter) => put_counter(connection, &counter)?,
             Item::Feed(feed) => put_floor(connection, &feed)?,
+            Item::Figure(_) | Item::FigureAssignee(_) | Item::Milestones(_) | Item::Made(_) => {
+                put_figures(connection, item)?
+            }
             Item::Usage(used) => usage::put(connection, &used)?,
         }
         Ok(())
@@ -312,6 +307,8 @@ fn text(text: Text) -> String {
 }
 
 fn put_marks(connection: &Connection, marks: Marks) -> rusqlite::Result<()> {
+    update!(connection, "UPDATE figure_generations", { counted: marks.counted },
+        "WHERE generation = ?", FIRST_GENERATION)?;
     let marks = [
         ("folded", marks.position.saturating_add(1)),
         ("matched", marks.matched),
@@ -320,6 +317,55 @@ fn put_marks(connection: &Connection, marks: Marks) -> rusqlite::Result<()> {
     ];
     for (key, value) in marks {
         insert!(connection, "INSERT OR REPLACE INTO meta", { key: key, value: value })?;
+    }
+    Ok(())
+}
+
+fn put_counter(connection: &Connection, item: &CounterItem) -> rusqlite::Result<()> {
+    insert!(connection, "INSERT INTO counters", {
+        scope: item.tenant,
+        field: item.field,
+        value: item.value,
+        status: item.status,
+        total: item.total,
+    })?;
+    Ok(())
+}
+
+/// The generation that a file begins with.
+const FIRST_GENERATION: i64 = 1;
+
+fn put_figures(connection: &Connection, item: Item) -> rusqlite::Result<()> {
+    if let Item::Figure(figure) = item {
+        insert!(connection, "INSERT INTO figures", {
+            generation: FIRST_GENERATION,
+            scope: figure.tenant,
+            length: figure.length,
+            assigned: figure.assigned,
+            start: figure.start,
+            channel: figure.channel,
+            priority: figure.priority,
+            opened: figure.opened,
+            figures: text(figure.figures),
+        })?;
+    } else if let Item::FigureAssignee(user) = item {
+        insert!(connection, "INSERT INTO figure_assignees", { n: user.number, tail: user.tail })?;
+    } else if let Item::Milestones(milestones) = item {
+        insert!(connection, "INSERT INTO milestones", {
+            generation: FIRST_GENERATION,
+            entity: milestones.conversation,
+            opened_at: milestones.opened_at,
+            answered: milestones.answered,
+        })?;
+    } else if let Item::Made(made) = item {
+        insert!(connection, "INSERT INTO made", {
+            generation: FIRST_GENERATION,
+            scope: made.tenant,
+            day: made.day,
+            credential: made.credential.unwrap_or(-1),
+            messages: made.messages,
+            documents: made.documents,
+        })?;
     }
     Ok(())
 }

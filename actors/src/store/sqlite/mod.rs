@@ -27,6 +27,7 @@ mod events;
 mod export;
 mod failure;
 mod feed_numbers;
+mod figures;
 mod file;
 pub(crate) mod gate;
 mod headers;

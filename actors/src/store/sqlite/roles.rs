@@ -4,11 +4,11 @@
 //! wait for, lists, contents, streams, and what the server asks by itself.
 
 use super::file::log_of;
-use super::work::Work;
+use super::work::{FigureChange, Work};
 use super::{
     ReadClass, SqliteStore, activity, audit, chain, chores, delivery_lists, document_lists,
-    document_loads, events, identifiers, lists, loads, message_lists, older_keys, revisions,
-    store_key, timed, usage, versions,
+    document_loads, events, figures, identifiers, lists, loads, message_lists, older_keys,
+    revisions, store_key, timed, usage, versions,
 };
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::digest::payload_digests;
@@ -16,8 +16,9 @@ use crate::store::{
     ActivityQuery, ActivityRow, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
     ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
-    EntityRead, EventLog, EventPage, EventQuery, FeedRow, FramedVersion, IndexedDocument, KeptRow,
-    Later, LinkUses, Lists, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
+    EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore,
+    FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses,
+    Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
     OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SpentNonces, Store,
     StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
     StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice,
@@ -30,6 +31,7 @@ use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_source::EventSource;
+use colloquy_model::figures::Milestones;
 use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
@@ -419,6 +421,60 @@ impl SpentNonces for SqliteStore {
         // Unsent, the reply is dropped and the answer is that the store is away.
         let _ = self.send(Work::SpendNonce { nonce, reply });
         Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
+    }
+}
+
+impl SqliteStore {
+    fn change_figures(&self, change: FigureChange) -> Later<Result<bool, ReadError>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away.
+        let _ = self.send(Work::Figures { change, reply });
+        Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
+    }
+}
+
+impl FigureStore for SqliteStore {
+    fn begin_counting(&self) -> Later<Result<Generations, ReadError>> {
+        self.generations()
+    }
+
+    fn generations(&self) -> Later<Result<Generations, ReadError>> {
+        self.chores.read(ReadClass::SERVER, figures::generations)
+    }
+
+    fn count(&self, slice: Box<FigureSlice>) -> Later<Result<bool, ReadError>> {
+        self.change_figures(FigureChange::Count(slice))
+    }
+
+    fn milestones(
+        &self,
+        generation: Generation,
+        conversations: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<(EntityNumber, Milestones)>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            figures::milestones(connection, generation, &conversations)
+        })
+    }
+
+    fn figures(&self, query: FigureQuery) -> Later<Result<FigureTable, ReadError>> {
+        let class = ReadClass::of(query.tenant);
+        self.lists.read(class, move |connection| {
+            figures::figures(connection, &query)
+        })
+    }
+
+    fn made(&self, query: MadeQuery) -> Later<Result<Vec<(MadeCell, Made)>, ReadError>> {
+        let class = ReadClass::of(query.tenant);
+        self.lists
+            .read(class, move |connection| figures::made(connection, &query))
+    }
+
+    fn begin_rebuild(&self) -> Later<Result<bool, ReadError>> {
+        self.change_figures(FigureChange::BeginRebuild)
+    }
+
+    fn end_rebuild(&self) -> Later<Result<bool, ReadError>> {
+        self.change_figures(FigureChange::EndRebuild)
     }
 }
 

@@ -6,7 +6,8 @@ use super::codec::only;
 use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, USAGE];
+pub(super) const MIGRATIONS: &[&str] =
+    &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -220,8 +221,33 @@ const V12: &str = "
 CREATE TABLE IF NOT EXISTS store_key(one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, wrapped TEXT NOT NULL) STRICT;
 ";
 
+/// Figures: what conversations have come to, and what was made with which credential.
+///
+/// A cell of `figures` holds them of one interval; `length` says how long it is, `assigned` is the
+/// assignee's number, 0 for nobody's and -1 for all together, `opened` repeats what the text says of
+/// it, so that it can be summed. `milestones` holds them of conversations that have other ones than
+/// their creation. `made.credential` is -1 where there was none. `figure_generations.state` is 0 for
+/// one that is being made, 1 for the one that is shown, 2 for one whose rows go; `counted` is the
+/// position up to which everything is counted in it.
+const V13: &str = "
+CREATE TABLE IF NOT EXISTS figure_generations(generation INTEGER PRIMARY KEY, counted INTEGER NOT NULL, state INTEGER NOT NULL) STRICT;
+INSERT OR IGNORE INTO figure_generations VALUES (1, 0, 1);
+CREATE TABLE IF NOT EXISTS figures(
+  generation INTEGER NOT NULL, scope INTEGER NOT NULL, length INTEGER NOT NULL, assigned INTEGER NOT NULL, start INTEGER NOT NULL,
+  channel INTEGER NOT NULL, priority INTEGER NOT NULL, opened INTEGER NOT NULL, figures TEXT NOT NULL,
+  PRIMARY KEY(generation, scope, length, assigned, start, channel, priority)) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS milestones(
+  generation INTEGER NOT NULL, entity INTEGER NOT NULL, opened_at INTEGER NOT NULL, answered INTEGER NOT NULL,
+  PRIMARY KEY(generation, entity)) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS made(
+  generation INTEGER NOT NULL, scope INTEGER NOT NULL, day INTEGER NOT NULL, credential INTEGER NOT NULL,
+  messages INTEGER NOT NULL, documents INTEGER NOT NULL,
+  PRIMARY KEY(generation, scope, day, credential)) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS figure_assignees(n INTEGER PRIMARY KEY, tail INTEGER NOT NULL) STRICT;
+";
+
 /// What accounts used: by day (when it begins) and by the code of the credential, 0 for none.
-const USAGE: &str = "
+const V14: &str = "
 CREATE TABLE IF NOT EXISTS usage(
   account INTEGER NOT NULL, day INTEGER NOT NULL, credential INTEGER NOT NULL, tail INTEGER NOT NULL,
   requests INTEGER NOT NULL, rate_limited INTEGER NOT NULL, quota_exceeded INTEGER NOT NULL, forbidden INTEGER NOT NULL,

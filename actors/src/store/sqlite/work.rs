@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::store::digest::PayloadDigests;
-use crate::store::{DeliverySlice, Nonce, Rewrap, Settle, Stored, Unwritten, UsageSlice, Written};
+use crate::store::{
+    DeliverySlice, FigureSlice, Nonce, Rewrap, Settle, Stored, Unwritten, UsageSlice, Written,
+};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
@@ -47,6 +49,10 @@ pub(super) enum Work {
         change: Rewrap,
         reply: oneshot::Sender<bool>,
     },
+    Figures {
+        change: FigureChange,
+        reply: oneshot::Sender<bool>,
+    },
     AddUsage {
         slice: Arc<UsageSlice>,
         reply: oneshot::Sender<bool>,
@@ -57,6 +63,13 @@ pub(super) enum Work {
     Close {
         done: std::sync::mpsc::SyncSender<()>,
     },
+}
+
+/// How figures are to change.
+pub(super) enum FigureChange {
+    Count(Box<FigureSlice>),
+    BeginRebuild,
+    EndRebuild,
 }
 
 impl Work {
@@ -74,6 +87,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
@@ -90,6 +104,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => 0,
@@ -104,6 +119,7 @@ impl Work {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,

@@ -118,6 +118,7 @@ mod tests {
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
+            | Work::Figures { .. }
             | Work::BeginDeliveries { .. }
             | Work::AddUsage { .. }
             | Work::Close { .. } => None,

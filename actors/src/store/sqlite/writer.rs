@@ -25,7 +25,7 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
-use super::{codec, loads, nonces, store_key, usage};
+use super::{codec, figures, loads, nonces, store_key, usage};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
@@ -237,6 +237,9 @@ impl Writer {
                 Work::Rewrap { change, .. } => {
                     Ok(Done::Tried(store_key::rewrap(&self.connection, change)?))
                 }
+                Work::Figures { change, .. } => {
+                    Ok(Done::Tried(figures::change(&self.connection, change)?))
+                }
                 Work::AddUsage { slice, .. } => {
                     usage::add(&self.connection, slice)?;
                     Ok(Done::Tried(true))
@@ -326,6 +329,7 @@ impl Writer {
                 }
                 Work::SpendNonce { reply, .. }
                 | Work::Rewrap { reply, .. }
+                | Work::Figures { reply, .. }
                 | Work::AddUsage { reply, .. } => {
                     if let Ok(Done::Tried(first)) = verdict {
                         replies.tried.push((reply, first));
@@ -515,8 +519,8 @@ enum Done {
     Rows(FirstRow),
     /// What became of deliveries.
     Slice(Delivered),
-    /// Whether a nonce was spent for the first time, or the store key was kept as it was said to be; of
-    /// what accounts used it was written.
+    /// Whether a nonce was spent for the first time, the store key was kept as it was said to be, or
+    /// figures could be changed; of what accounts used it was written.
     Tried(bool),
     /// Of deliveries nothing, and nothing ever will be.
     Unwritable,

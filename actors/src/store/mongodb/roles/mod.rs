@@ -3,6 +3,7 @@
 mod deliveries;
 mod documents;
 mod events;
+mod figures;
 mod nodes;
 mod timers;
 

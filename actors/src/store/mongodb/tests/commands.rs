@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use crate::store::mongodb::schema::{self, Index};
 use crate::store::mongodb::{following, linking, nodes, positions};
 
-/// Collections that are read as a whole: what is left to be done, mostly nothing, and at a start what
-/// there is of each key and endpoint.
-const READ_AS_A_WHOLE: [&str; 7] = [
+/// Collections that are read as a whole: what is left to be done, mostly nothing, generations of
+/// figures, of which there are at most two, and at a start what there is of each key and endpoint.
+const READ_AS_A_WHOLE: [&str; 8] = [
     schema::NODES,
     schema::KEY_USES,
     schema::CHORES,
@@ -24,6 +24,7 @@ const READ_AS_A_WHOLE: [&str; 7] = [
     schema::ERASURES,
     schema::ENDPOINTS,
     schema::REPLAYS,
+    schema::FIGURE_GENERATIONS,
 ];
 
 /// What was sent to one database.

@@ -84,6 +84,7 @@ mod tidy;
 mod timers;
 mod tls;
 mod unreadable;
+mod usage;
 mod users;
 mod webhook_delivery;
 mod webhook_targets;

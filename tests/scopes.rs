@@ -108,6 +108,7 @@ users:manage
     POST /v1/oauth/clients/{client_id}/rotate-secret
 analytics:read
     GET /v1/analytics/conversations
+    GET /v1/usage
 documents:read
     GET /api/v1/documents
     GET /api/v1/documents/{document_id}

@@ -67,3 +67,26 @@ async fn a_node_that_comes_or_begins_again_knows_what_was_used_before() {
     knows(&first.at(&nodes[0].address()), USED).await;
     knows(&first.at(&second.address()), USED).await;
 }
+
+#[tokio::test]
+async fn what_each_node_counts_is_read_as_one_at_any_of_them() {
+    let nodes = nodes(2);
+    let account = nodes[0].account().await;
+    let (first, made) = account.key(json!({"type": "test"})).await;
+    let second = first.at(&nodes[1].address());
+    let conversation = first.conversation().await;
+    second.message(&conversation, "from the other node").await;
+    for client in [&first, &second, &second] {
+        client.get("/v1").await.expect(200);
+    }
+    for node in &nodes {
+        let reader = account.live().at(&node.address());
+        until("what both counted is read here", SLACK, async || {
+            let usage = reader.get("/v1/usage?group_by=key").await.expect(200);
+            let rows = usage.data().iter();
+            let row = rows.clone().find(|row| row["key_id"] == made["key_id"])?;
+            (row["requests"] == 6 && row["messages"] == 1).then_some(())
+        })
+        .await;
+    }
+}

@@ -42,7 +42,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("key_rotation", &["sealing", "store"]),
     ("limiter", &["model", "runtime"]),
-    ("usage", &["limiter", "model", "runtime", "store"]),
+    (
+        "usage",
+        &["analytics", "limiter", "model", "runtime", "store"],
+    ),
     ("search", &["feed", "model", "runtime", "store"]),
     (
         "conversation",

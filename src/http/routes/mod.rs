@@ -24,6 +24,7 @@ mod operators;
 mod realtime;
 mod records;
 mod service;
+mod usage;
 mod webhook_table;
 mod webhooks;
 
@@ -431,6 +432,17 @@ fn limits_and_usage() -> Vec<Operation> {
             )
             .auth(ANY)
             .shows::<limits::LimitsShown>(),
+        get("/v1/usage", "getUsage", usage::list)
+            .about(
+                TAG,
+                "Get the account's usage",
+                "What the account used between two days, by day, by key or by both, in both modes: requests and refusals, \
+                 bytes, messages, documents and deliveries; with its quota, and what is stored of it. Requests of the last \
+                 second before a crash may be missing.",
+            )
+            .auth(AuthRequirement::Key(&[Permission::AnalyticsRead]))
+            .shows::<usage::UsageShown>()
+            .or_writes(&[csv::CSV]),
     ]
 }
 

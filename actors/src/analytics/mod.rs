@@ -15,8 +15,8 @@ use tokio::sync::{Notify, watch};
 
 use self::follower::Shared;
 pub use self::query::{
-    AnalyticsQuery, DurationFigures, Entry, FigureList, FigureListMeta, GroupBy, MessageFigures,
-    Seconds,
+    AnalyticsQuery, DurationFigures, Entry, FigureAnswer, FigureList, FigureListMeta, GroupBy,
+    MessageFigures, Seconds,
 };
 use crate::feed::{Feed, Interest};
 use crate::store::{Generations, ListFailure, Made, MadeCell, MadeQuery, Store};

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use actix_web::web;
 use colloquy_actors::analytics::{AnalyticsQuery, Entry, GroupBy, RebuildError, RebuildProgress};
 use colloquy_actors::audit::AuditedAct;
 use colloquy_model::answer::Answer;
@@ -67,15 +68,18 @@ pub(super) async fn conversations(call: ApiCall, query: FiguresQuery) -> Result<
         assignee: query.assignee_id,
     });
     let figures = figures.await?;
-    if csv::is_preferred(call.request.headers()) {
-        return csv::list(&figures.data);
-    }
-    Ok(Output::Text(Text {
-        body: json::bytes(&figures),
-        media_type: "application/json",
-        cache: CachePolicy::PrivateList,
-        room: None,
-    }))
+    let as_csv = csv::is_preferred(call.request.headers());
+    let write = move || match as_csv {
+        true => csv::list(&figures.list().data),
+        false => Ok(Text {
+            body: json::bytes(&figures.list()),
+            media_type: "application/json",
+            cache: CachePolicy::PrivateList,
+            room: None,
+        }),
+    };
+    let written = web::block(write).await.map_err(|_| Problem::crashed())?;
+    Ok(Output::Text(written?))
 }
 
 impl Line for Entry {

@@ -1,5 +1,6 @@
 //! What an account uses, by day and key.
 
+use actix_web::web;
 use colloquy_actors::usage::{StoredTotals, UsageGroup, UsageList, UsagePeriod, UsageRow};
 use colloquy_model::json;
 use colloquy_model::time::{RoundedUp, Timestamp};
@@ -217,10 +218,7 @@ pub(super) async fn list(call: ApiCall, filters: UsageFilters) -> Result<Output,
     };
     let find = |code| system.identity.credential(account, code).map(Into::into);
     let rows = system.usage.rows(list, &system.analytics, &find).await?;
-    let data: Vec<UsageLine> = rows.iter().map(UsageLine::from).collect();
-    if csv::is_preferred(call.request.headers()) {
-        return csv::list(&data);
-    }
+    let as_csv = csv::is_preferred(call.request.headers());
     let meta = UsageMeta {
         from: date(period.from),
         to: date(period.to),
@@ -232,10 +230,18 @@ pub(super) async fn list(call: ApiCall, filters: UsageFilters) -> Result<Output,
             .await?
             .into(),
     };
-    Ok(Output::Text(Text {
-        body: json::bytes(&UsageShown { data, meta }),
-        media_type: "application/json",
-        cache: CachePolicy::PrivateList,
-        room: None,
-    }))
+    let write = move || {
+        let data: Vec<UsageLine> = rows.iter().map(UsageLine::from).collect();
+        match as_csv {
+            true => csv::list(&data),
+            false => Ok(Text {
+                body: json::bytes(&UsageShown { data, meta }),
+                media_type: "application/json",
+                cache: CachePolicy::PrivateList,
+                room: None,
+            }),
+        }
+    };
+    let written = web::block(write).await.map_err(|_| Problem::crashed())?;
+    Ok(Output::Text(written?))
 }

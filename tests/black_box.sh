@@ -11,12 +11,14 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+# Like all of tests/run it builds the whole workspace: one package by itself has other features, with
+# which everything would be compiled once more.
 AGAIN_MAX=3
 NEVER='^(addresses|assigned|audit|audit_chain|bulk|check|concurrency|crash|delivery_order|disk|document_crash|encrypted_texts|encryption|idempotency|linearizability|moving|oauth|redaction|scopes|signatures|unreadable|nodes::(commits|conditions|faults|links|paused|writers))::'
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-cargo test --test blackbox -- "$@" 2>&1 | tee "$said"
+cargo test --workspace --test blackbox -- "$@" 2>&1 | tee "$said"
 status=${PIPESTATUS[0]}
 ((status)) || exit 0
 
@@ -26,6 +28,6 @@ if ((${#failed[@]} == 0 || ${#failed[@]} > AGAIN_MAX)) || printf '%s\n' "${faile
 fi
 for test in "${failed[@]}"; do
   printf '\n== once more, by itself: %s\n' "$test"
-  cargo test --test blackbox -- --exact "$test" || exit 1
+  cargo test --workspace --test blackbox -- --exact "$test" || exit 1
 done
 printf '\npassed by itself, failed beside others: %s\n' "${failed[@]}"

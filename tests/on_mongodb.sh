@@ -30,7 +30,7 @@ is_left_out() {
 declare -A of_file=()
 while read -r test; do
   if ! is_left_out "$test"; then of_file[${test%%::*}]+="$test "; fi
-done < <(cargo test --quiet --test blackbox -- --list 2>/dev/null | sed -n 's/: test$//p')
+done < <(cargo test --workspace --quiet --test blackbox -- --list 2>/dev/null | sed -n 's/: test$//p')
 
 files=("$@")
 if ((${#files[@]} == 0)); then mapfile -t files < <(printf '%s\n' "${!of_file[@]}" | sort); fi

@@ -106,7 +106,6 @@ pub(super) struct UsageMeta {
     /// The day behind the last one.
     to: String,
     /// What was added up.
-    #[schema(inline)]
     group_by: UsageGroup,
     /// The quota of this month.
     quota: QuotaShown,

@@ -94,6 +94,13 @@ const MENU: &[Entry] = &[
         'd',
     ),
     entry(
+        "/console/analytics",
+        "Analytics",
+        For::Users,
+        "M4 20V4M4 20h16M8 16v-4M12 16V8M16 16v-6",
+        'y',
+    ),
+    entry(
         "/console/webhooks",
         "Webhooks",
         For::Admins,

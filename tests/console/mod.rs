@@ -1,6 +1,7 @@
 //! The console, as people use it: over plain HTTP where a form is enough, in Chromium where scripts
 //! and eyes count.
 
+mod analytics;
 mod cookies;
 mod demo;
 mod guards;

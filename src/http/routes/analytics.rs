@@ -67,7 +67,7 @@ pub(super) async fn conversations(call: ApiCall, query: FiguresQuery) -> Result<
         assignee: query.assignee_id,
     });
     let figures = figures.await?;
-    if csv::is_preferred(call.request.headers()) {
+    if csv::is_preferred(&call) {
         return csv::list(&figures.data);
     }
     Ok(Output::Text(Text {

@@ -289,3 +289,129 @@ async fn a_restart_begins_afresh() {
     })
     .await;
 }
+
+fn instant(shown: &serde_json::Value) -> i64 {
+    let shown = shown.as_str().unwrap();
+    chrono::DateTime::parse_from_rfc3339(shown)
+        .unwrap()
+        .timestamp()
+}
+
+#[tokio::test]
+async fn a_key_is_told_what_it_may_ask_and_what_is_left_of_it() {
+    let account = account().await;
+    let c = limited(&account, 10, 15).await;
+    let at = format!("/admin/v1/accounts/{}", account.account_id);
+    let quota = json!({"monthly_quota": 20});
+    account.operator().patch(&at, quota).await.expect(200);
+    account.live().get("/v1").await.expect(200);
+    for n in 1..=15_u64 {
+        let shown = c.get("/v1/limits").await.expect(200);
+        let reset = shown.number("x-ratelimit-reset");
+        assert_eq!(
+            shown.number("x-ratelimit-remaining"),
+            10_u64.saturating_sub(n)
+        );
+        assert_eq!(shown["plan"], "enterprise");
+        assert_eq!(shown["rate"]["limit"], 10);
+        assert_eq!(shown["rate"]["remaining"], 10_u64.saturating_sub(n));
+        assert_eq!(
+            instant(&shown["rate"]["resets_at"]),
+            i64::try_from(reset).unwrap()
+        );
+        assert_eq!(shown["burst"], json!({"limit": 15, "remaining": 15 - n}));
+        assert_eq!(shown["quota"]["limit"], 20);
+        assert_eq!(shown["quota"]["used"], 1 + n, "both keys, this one counted");
+        let resets_at = instant(&shown["quota"]["resets_at"]);
+        assert!(resets_at > chrono::Utc::now().timestamp(), "{shown}");
+        assert_eq!(resets_at % 86_400, 0, "midnight: {shown}");
+    }
+    c.get("/v1/limits").await.error(429, "rate_limited", "");
+}
+
+#[tokio::test]
+async fn a_quota_that_is_none_is_shown_as_0_and_counted_all_the_same() {
+    let account = account().await;
+    let shown = account.test().get("/v1/limits").await.expect(200);
+    assert_eq!(shown["quota"]["limit"], 0);
+    assert_eq!(shown["quota"]["used"], 1);
+    assert_eq!(
+        shown.body.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["burst", "plan", "quota", "rate"]
+    );
+    account
+        .test()
+        .get("/v1/limits?of=all")
+        .await
+        .error(400, "invalid_request", "of");
+}
+
+/// The key of an operators' list with this identifier, if it is there.
+fn watched<'a>(list: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .find(|shown| shown["key_id"] == key)
+}
+
+#[tokio::test]
+async fn operators_see_the_keys_near_to_their_limits_and_those_refused_most() {
+    let server = Setup::default().start();
+    let account = server.account().await;
+    let limits = json!({
+        "plan": "enterprise", "rate_per_minute": 10, "burst_per_minute": 20, "monthly_quota": 27
+    });
+    let at = format!("/admin/v1/accounts/{}", account.account_id);
+    account.operator().patch(&at, limits).await.expect(200);
+    let key = async |kind: &str| {
+        let (client, made) = account.key(json!({ "type": kind })).await;
+        (client, made["key_id"].as_str().unwrap().to_owned())
+    };
+    let ((far, far_id), (near, near_id), (_, unused)) =
+        (key("test").await, key("prod").await, key("read").await);
+    for _ in 0..5 {
+        far.get("/v1").await.expect(200);
+    }
+    for _ in 0..20 {
+        near.get("/v1").await.expect(200);
+    }
+    for _ in 0..3 {
+        near.get("/v1").await.error(429, "rate_limited", "");
+    }
+    let operator = account.operator();
+    let shown = until(
+        "what was asked is shown",
+        Duration::from_secs(20),
+        async || {
+            let shown = operator.get("/admin/v1/limits").await.expect(200);
+            let refused = watched(&shown["refused"], &near_id)?;
+            let minutes = refused["minutes"].as_array().unwrap().iter();
+            let sum = |field: &str| -> u64 {
+                minutes
+                    .clone()
+                    .map(|one| one[field].as_u64().unwrap())
+                    .sum()
+            };
+            (sum("requests") == 20 && sum("rate_limited") == 3).then_some(shown)
+        },
+    )
+    .await;
+    let nearest = shown["nearest"].as_array().unwrap();
+    let ids: Vec<_> = nearest.iter().map(|shown| &shown["key_id"]).collect();
+    assert_eq!(ids, [&near_id, &far_id], "{shown}");
+    assert!(watched(&shown["refused"], &far_id).is_none(), "{shown}");
+    assert!(watched(&shown["nearest"], &unused).is_none(), "{shown}");
+    assert_eq!(nearest[0]["burst"], json!({"limit": 20, "remaining": 0}));
+    assert_eq!(nearest[1]["burst"], json!({"limit": 20, "remaining": 15}));
+    assert_eq!(nearest[0]["account_id"], account.account_id);
+    assert_eq!(nearest[0]["quota"]["limit"], 27);
+    assert_eq!(nearest[0]["quota"]["used"], 25);
+    let minutes = nearest[0]["minutes"].as_array().unwrap();
+    assert_eq!(minutes.len(), 60);
+    let starts: Vec<_> = minutes.iter().map(|one| instant(&one["start"])).collect();
+    assert!(
+        starts.windows(2).all(|pair| pair[1] - pair[0] == 60),
+        "{starts:?}"
+    );
+    assert_eq!(starts[0] % 60, 0);
+}

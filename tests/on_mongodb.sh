@@ -30,7 +30,7 @@ is_left_out() {
 declare -A of_file=()
 while read -r test; do
   if ! is_left_out "$test"; then of_file[${test%%::*}]+="$test "; fi
-done < <(cargo test --quiet --test blackbox -- --list 2>/dev/null | sed -n 's/: test$//p')
+done < <(cargo test --workspace --quiet --test blackbox -- --list 2>/dev/null | sed -n 's/: test$//p')
 
 files=("$@")
 if ((${#files[@]} == 0)); then mapfile -t files < <(printf '%s\n' "${!of_file[@]}" | sort); fi
@@ -38,7 +38,7 @@ failed=()
 for file in "${files[@]}"; do
   read -ra tests <<<"${of_file[$file]:?no such file of tests}"
   printf '%s: ' "$file"
-  cargo test --quiet --test blackbox -- --exact "${tests[@]}" --test-threads=2 || failed+=("$file")
+  tests/black_box.sh --exact "${tests[@]}" --test-threads=2 || failed+=("$file")
 done
 if ((${#failed[@]} > 0)); then
   echo "failed on MongoDB: ${failed[*]}"

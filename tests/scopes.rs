@@ -53,6 +53,7 @@ the operator token
     POST /admin/v1/analytics/rebuild
     GET /admin/v1/audit
     GET /admin/v1/audit/chain
+    GET /admin/v1/limits
     GET /admin/v1/nodes
     POST /admin/v1/nodes/{node}/drain
     GET POST /admin/v1/operators
@@ -68,6 +69,7 @@ the operator token
 any key
     GET /v1
     GET /v1/changelog
+    GET /v1/limits
 conversations:read conversations:assigned
     GET /v1/conversations
     GET /v1/conversations/{conversation_id}
@@ -106,6 +108,7 @@ users:manage
     POST /v1/oauth/clients/{client_id}/rotate-secret
 analytics:read
     GET /v1/analytics/conversations
+    GET /v1/usage
 documents:read
     GET /api/v1/documents
     GET /api/v1/documents/{document_id}

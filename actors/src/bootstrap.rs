@@ -60,6 +60,7 @@ pub(crate) fn first_account(
         plan: None,
         rate_per_minute: None,
         burst_per_minute: None,
+        monthly_quota: None,
         allowed_ips: Vec::new(),
         auto_close_after_minutes: None,
     };

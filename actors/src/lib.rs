@@ -19,7 +19,7 @@
 //!   sink that it tells of commits.
 //! - [`supervision`]: what operators see of actors and how they steer them.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
-//!   for.
+//!   for. [`usage`]: how much accounts use, and what is left of their quotas.
 //! - [`oauth`]: codes and tokens for the software of others, and the keys that sign them.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
 //! - `sharing`: what nodes keep in step beside what is committed.
@@ -78,4 +78,5 @@ pub mod sign_in;
 pub mod store;
 pub mod supervision;
 pub mod system;
+pub mod usage;
 pub mod webhook;

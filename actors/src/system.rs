@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::{self, Runtime};
 use tokio::time::Instant;
 
 use crate::accounts::record::{Record, RecordSpec};
@@ -42,10 +43,11 @@ use crate::store::{
 };
 use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
+use crate::usage::Usage;
 use crate::views::Views;
 use crate::webhook::{
-    Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook, Disabling, Webhook,
-    WebhookSettings,
+    CountedCourier, Courier, Deliveries, DeliveryDependencies, DisableEndpoint, DisableWebhook,
+    Disabling, Webhook, WebhookSettings,
 };
 use crate::{bootstrap, chores, sharing};
 use colloquy_model::account::AccountNumber;
@@ -53,6 +55,7 @@ use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -172,6 +175,9 @@ pub enum NotOpened {
     /// The first start could not make its account.
     #[error(transparent)]
     FirstStart(#[from] NoFirstAccount),
+    /// What accounts have used can't be read.
+    #[error("what accounts have used can't be read: {0}")]
+    Usage(#[from] ReadError),
     /// The search index can't be, nor be made anew.
     #[error(transparent)]
     Search(#[from] SearchError),
@@ -280,6 +286,8 @@ pub struct System {
     pub addresses: Arc<AddressLimiter>,
     /// Limits of what comes through share links.
     pub links: Arc<LinkLimiter>,
+    /// What accounts use, and how much of their quotas that is.
+    pub usage: Arc<Usage>,
     /// Open connections, and what passes between them.
     pub connections: Arc<Hub>,
     /// Tickets that open a connection without a key.
@@ -358,6 +366,7 @@ impl System {
                 Arc::clone(&store),
                 settings.audited_refusals_per_minute,
             )),
+            usage: waiting()?.block_on(Usage::open(Arc::clone(&store)))?,
         };
         let system = builder.system(courier, operator.hash)?;
         Ok(Opened {
@@ -465,6 +474,10 @@ impl System {
         if let Some(finder) = &self.conversations.finder {
             finder.close();
         }
+        match waiting() {
+            Ok(waiting) => waiting.block_on(self.usage.close()),
+            Err(error) => tracing::warn!(%error, "what accounts used last is not written down"),
+        }
         self.store.close();
     }
 
@@ -557,6 +570,11 @@ impl System {
     }
 }
 
+/// What waits for the store where nothing else runs on this thread: before it serves, and at its end.
+fn waiting() -> std::io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_time().build()
+}
+
 struct Builder<'b> {
     settings: &'b Settings,
     store: &'b Arc<dyn Store>,
@@ -565,6 +583,7 @@ struct Builder<'b> {
     hashes: Arc<HashPermits>,
     source: Arc<dyn FetchText>,
     audit: Arc<AuditTrail>,
+    usage: Arc<Usage>,
 }
 
 impl Builder<'_> {
@@ -594,11 +613,10 @@ impl Builder<'_> {
             limits.keys.supervised(),
             deliveries.supervised(),
         ];
-        let supervision = self.supervision(actors.into(), &*nodes, &mut background)?;
         Ok(System {
             audit: Arc::clone(&self.audit),
             analytics: self.analytics(&mut background)?,
-            supervision,
+            supervision: self.supervision(actors.into(), &*nodes, &mut background)?,
             drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
@@ -616,6 +634,7 @@ impl Builder<'_> {
             limiter: limits.keys,
             addresses: limits.addresses,
             links: limits.links,
+            usage: Arc::clone(&self.usage),
             connections: self.connections(&*nodes),
             tickets: Tickets::new(self.settings.tickets_per_account, nodes.tickets()),
             accounts_at_start: views.identity.account_numbers(),
@@ -766,7 +785,7 @@ impl Builder<'_> {
             alarm: Arc::clone(&self.views.timers),
         };
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
-        Ok(vec![chores, timers.start()?, bin])
+        Ok(vec![chores, timers.start()?, bin, self.usage.start()?])
     }
 
     fn events(&self) -> Events {
@@ -875,11 +894,16 @@ impl Builder<'_> {
                 }
             })
         };
+        let usage = Arc::clone(&self.usage);
+        let courier = CountedCourier {
+            courier,
+            count: Box::new(move |account| usage.counter.count_delivery(account, Timestamp::now())),
+        };
         let dependencies = DeliveryDependencies {
             store: Arc::clone(self.store),
             feed: Arc::clone(&self.views.feed),
             identity: Arc::clone(&self.views.identity),
-            courier,
+            courier: Arc::new(courier),
             disabler: Arc::new(disable),
             keys: Arc::clone(&self.views.keys) as Arc<dyn ReservedKeys>,
         };

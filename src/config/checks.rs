@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
+use colloquy_actors::accounts::MONTHLY_QUOTA_MAX;
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource};
 use colloquy_runtime::PolicySetting;
@@ -45,6 +46,12 @@ impl Config {
                 wrong(
                     &format!("{name}.burst_per_minute"),
                     "must be at least rate_per_minute",
+                )?;
+            }
+            if plan.monthly_quota > MONTHLY_QUOTA_MAX {
+                wrong(
+                    &format!("{name}.monthly_quota"),
+                    &format!("must be at most {MONTHLY_QUOTA_MAX}"),
                 )?;
             }
         }

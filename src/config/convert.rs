@@ -123,6 +123,7 @@ impl From<&PlanSection> for PlanRates {
         PlanRates {
             rate_per_minute: plan.rate_per_minute,
             burst_per_minute: plan.burst_per_minute,
+            monthly_quota: plan.monthly_quota,
         }
     }
 }

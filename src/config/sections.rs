@@ -255,6 +255,7 @@ pub struct Plans {
 pub struct PlanSection {
     pub rate_per_minute: u32,
     pub burst_per_minute: u32,
+    pub monthly_quota: u64,
 }
 
 /// `[webhooks]`

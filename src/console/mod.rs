@@ -366,6 +366,10 @@ fn advice(problem: &Problem) -> (&'static str, &'static str) {
             "Load the page again to see how it stands now.",
         ),
         Kind::RateLimited => ("Too often", "Wait a minute, then try again."),
+        Kind::QuotaExceeded => (
+            "The month's requests are used up",
+            "Wait until the next month begins, or ask an operator for a higher quota.",
+        ),
         Kind::Unavailable => (
             "Not available now",
             "Try again in a moment; an operator sees on the overview what is wrong.",

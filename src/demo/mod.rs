@@ -468,6 +468,7 @@ async fn make_account(system: &System) -> Result<AccountId, DemoError> {
         plan: Some(Plan::Enterprise),
         rate_per_minute: Some(100_000),
         burst_per_minute: Some(150_000),
+        monthly_quota: None,
         allowed_ips: Vec::new(),
         auto_close_after_minutes: None,
     };

@@ -6,12 +6,14 @@ use colloquy_actors::accounts::Principal;
 use colloquy_actors::limiter::{
     LimitKey, Limits, LinkRefusal, PeekPermit, RateLimitStatus, TakePermit,
 };
+use colloquy_actors::usage::{QuotaSpent, Who};
+use colloquy_model::account::AccountView;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::shard::ShardError;
 
 use super::app_state::AppState;
 use super::authentication;
-use super::problem::{Outcome, Problem};
+use super::problem::{Outcome, Problem, whole_seconds};
 
 /// Where a request comes from, and when it came.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +24,8 @@ pub(super) struct Arrival {
     pub(super) at: Timestamp,
 }
 
-/// Checks the address, then counts the request; people in the console are not limited. The numbers of the limits go into `status`, whatever
-/// the outcome.
+/// Checks the address, then counts the request; people in the console are not limited, nor counted.
+/// The numbers of the limits go into `status`, whatever the outcome.
 pub(super) async fn admit(
     app: &AppState,
     principal: &Principal,
@@ -39,15 +41,55 @@ pub(super) async fn admit(
             "the key may not be used from this address",
         ));
     }
-    let taken = take(app, principal, arrival.at).await;
+    spend(app, principal, arrival.at, status).await
+}
+
+/// Counts one request of this key, if its account's quota and its own limits let it pass. The numbers
+/// of the limits go into `status`, whatever the outcome.
+pub(super) async fn spend(
+    app: &AppState,
+    principal: &Principal,
+    at: Timestamp,
+    status: &mut Option<RateLimitStatus>,
+) -> Result<(), Problem> {
+    let quota = principal.account.view.monthly_quota;
+    let permit = match app.system.usage.counter.reserve(who(principal), quota, at) {
+        Ok(permit) => permit,
+        Err(QuotaSpent { resets_at }) => {
+            *status = peek(app, principal, at).await;
+            return Err(Problem::quota_exceeded(whole_seconds(resets_at.since(at))));
+        }
+    };
+    let taken = take(app, principal, at).await;
     if taken.is_err() {
-        *status = peek(app, principal, arrival.at).await;
+        *status = peek(app, principal, at).await;
     }
-    granted(status.insert(taken?))
+    let taken = status.insert(taken?);
+    if !taken.allowed {
+        permit.refuse();
+        return Err(Problem::rate_limited(
+            "the key's rate limit is spent",
+            taken.retry_after_seconds.unwrap_or(1),
+        ));
+    }
+    permit.spend();
+    Ok(())
+}
+
+/// Whose request it is, as it is counted.
+fn who(principal: &Principal) -> Who {
+    Who {
+        account: principal.account.number,
+        credential: principal.credential().into(),
+    }
 }
 
 /// What is left of the limits of a key, where that is known.
-async fn peek(app: &AppState, principal: &Principal, at: Timestamp) -> Option<RateLimitStatus> {
+pub(super) async fn peek(
+    app: &AppState,
+    principal: &Principal,
+    at: Timestamp,
+) -> Option<RateLimitStatus> {
     let peek = PeekPermit {
         key: LimitKey::from(principal.key.view.key_id.bits()),
         limits: limits(principal),
@@ -72,8 +114,8 @@ pub(super) fn admit_link(app: &AppState, token: &str, arrival: Arrival) -> Resul
         })
 }
 
-/// Counts one request of this key, if its limits let it pass.
-pub(super) async fn take(
+/// Takes a permit of the limits of a key, if there is one.
+async fn take(
     app: &AppState,
     principal: &Principal,
     at: Timestamp,
@@ -93,19 +135,12 @@ pub(super) async fn take(
     })
 }
 
-/// The limits that the plan of the principal's account gives each of its keys.
+/// The limits of the principal's key.
 fn limits(principal: &Principal) -> Limits {
-    let account = &principal.account.view;
-    Limits::new(account.rate_per_minute, account.burst_per_minute)
+    account_limits(&principal.account.view)
 }
 
-/// Refuses a request that its rate limit does not let pass.
-pub(super) fn granted(status: &RateLimitStatus) -> Result<(), Problem> {
-    if status.allowed {
-        return Ok(());
-    }
-    Err(Problem::rate_limited(
-        "the key's rate limit is spent",
-        status.retry_after_seconds.unwrap_or(1),
-    ))
+/// The limits that an account's plan gives each of its keys.
+pub(super) fn account_limits(account: &AccountView) -> Limits {
+    Limits::new(account.rate_per_minute, account.burst_per_minute)
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::accept;
 use super::api_call::ApiCall;
-use super::output::{CachePolicy, Output, Text};
+use super::output::{CachePolicy, Text};
 use super::problem::Problem;
 
 /// The media type of such a list.
@@ -36,7 +36,7 @@ pub(super) fn is_preferred(call: &ApiCall) -> bool {
 }
 
 /// The list as a text.
-pub(super) fn list<L: Line>(items: &[L]) -> Result<Output, Problem> {
+pub(super) fn list<L: Line>(items: &[L]) -> Result<Text, Problem> {
     let written = || {
         let mut writer = csv::WriterBuilder::new()
             .terminator(csv::Terminator::CRLF)
@@ -54,10 +54,10 @@ pub(super) fn list<L: Line>(items: &[L]) -> Result<Output, Problem> {
         tracing::error!(%error, "a list can't be written as CSV");
         Problem::crashed()
     })?;
-    Ok(Output::Text(Text {
+    Ok(Text {
         body: Bytes::from(body),
         media_type: CSV,
         cache: CachePolicy::PrivateList,
         room: None,
-    }))
+    })
 }

@@ -8,14 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix_web::HttpRequest;
+use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
-use actix_web::http::Method;
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
+use actix_web::http::{Method, StatusCode};
+use actix_web::{HttpRequest, HttpResponse};
 use colloquy_actors::accounts::token_holder;
 use colloquy_actors::limiter::RateLimitStatus;
+use colloquy_actors::usage::Who;
 use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::time::Timestamp;
+use colloquy_model::usage::{CountedCredential, UsageCounts};
 use futures_util::FutureExt;
 
 use super::admission::Arrival;
@@ -62,6 +65,8 @@ pub(super) struct RequestContext {
     too_late: bool,
     /// Who asks, as far as that is known yet.
     known: Option<Caller>,
+    /// Bytes of its body that were read.
+    body_bytes: usize,
 }
 
 /// What a request is answered with, before status and headers are chosen.
@@ -108,6 +113,7 @@ pub(super) async fn serve(
         operation: None,
         too_late,
         known: None,
+        body_bytes: 0,
     };
     let name = Arc::clone(&context.request_id);
     let response = if console::serves(request.uri().path()) {
@@ -124,6 +130,7 @@ pub(super) async fn serve(
         response.status().as_u16(),
         started.elapsed(),
     );
+    context.count_usage(&response);
     drop(context);
     Ok(ServiceResponse::new(request, response))
 }
@@ -306,6 +313,36 @@ impl RequestContext {
         self.work(operation, call, raw_body).await
     }
 
+    /// Counts what the account's credential has sent and is answered. What comes through a stream or a
+    /// socket has no size yet, and does not count.
+    fn count_usage(&self, response: &HttpResponse) {
+        let Some(Caller { tenant, actor }) = &self.known else {
+            return;
+        };
+        let who = Who {
+            account: tenant.account_number(),
+            credential: actor.credential.into(),
+        };
+        if who.credential == CountedCredential::NONE {
+            return;
+        }
+        let bytes_out = match response.body().size() {
+            BodySize::Sized(bytes) if self.request.method() != Method::HEAD => bytes,
+            BodySize::Sized(_) | BodySize::None | BodySize::Stream => 0,
+        };
+        let counts = UsageCounts {
+            forbidden: u64::from(response.status() == StatusCode::FORBIDDEN),
+            bytes_in: self.body_bytes as u64,
+            bytes_out,
+            ..UsageCounts::default()
+        };
+        self.app
+            .system
+            .usage
+            .counter
+            .count(who, Timestamp::now(), counts);
+    }
+
     /// Records that the request was refused for who asked, if it was.
     fn note_refusal(&self, operation: &Operation, problem: &Problem) {
         let address = || forwarded::client_address(&self.app.proxies, &self.request);
@@ -427,7 +464,7 @@ impl RequestContext {
     }
 
     async fn read(
-        &self,
+        &mut self,
         operation: &Operation,
         body: &mut BodyReader<'_>,
     ) -> Result<RawBody, Problem> {
@@ -447,6 +484,7 @@ impl RequestContext {
         if !raw_body.is_empty() {
             check_media_type(headers, operation.verb, operation.encoding)?;
         }
+        self.body_bytes = raw_body.bytes().len();
         Ok(raw_body)
     }
 

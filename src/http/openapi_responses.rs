@@ -25,7 +25,8 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
             kinds.extend([Kind::Unauthorized, Kind::RateLimited]);
         }
         AuthRequirement::Key(_) | AuthRequirement::KeyOrTicket(_) => {
-            kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited])
+            kinds.extend([Kind::Unauthorized, Kind::Forbidden]);
+            kinds.extend([Kind::RateLimited, Kind::QuotaExceeded]);
         }
         AuthRequirement::Operator | AuthRequirement::Metrics => {
             kinds.extend([Kind::Unauthorized, Kind::RateLimited])

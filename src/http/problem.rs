@@ -45,6 +45,7 @@ pub(crate) enum Kind {
     UnsupportedMediaType,
     IdempotencyKeyReused,
     RateLimited,
+    QuotaExceeded,
     HeadersTooLarge,
     ServerError,
     Unavailable,
@@ -52,7 +53,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind of problem that a caller may be told of.
-    pub(crate) const ALL: [Kind; 20] = [
+    pub(crate) const ALL: [Kind; 21] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -70,6 +71,7 @@ impl Kind {
         Kind::UnsupportedMediaType,
         Kind::IdempotencyKeyReused,
         Kind::RateLimited,
+        Kind::QuotaExceeded,
         Kind::HeadersTooLarge,
         Kind::ServerError,
         Kind::Unavailable,
@@ -94,7 +96,7 @@ impl Kind {
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Kind::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Kind::RateLimited | Kind::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             Kind::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Kind::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -121,6 +123,7 @@ impl Kind {
             Kind::UnsupportedMediaType => "unsupported_media_type",
             Kind::IdempotencyKeyReused => "idempotency_key_reused",
             Kind::RateLimited => "rate_limited",
+            Kind::QuotaExceeded => "quota_exceeded",
             Kind::HeadersTooLarge => "headers_too_large",
             Kind::ServerError => "server_error",
             Kind::Unavailable => "unavailable",
@@ -161,6 +164,9 @@ impl Kind {
                 "The Idempotency-Key belongs to another request: use a new one"
             }
             Kind::RateLimited => "Too many requests: slow down; use backoff",
+            Kind::QuotaExceeded => {
+                "The account's requests of this month are used up: wait until the next month begins, or have the quota raised"
+            }
             Kind::HeadersTooLarge => "The header block is too large: send fewer or shorter headers",
             Kind::ServerError => "Something went wrong on our side: contact support",
             Kind::Unavailable => "The service can't answer right now: retry after the time given",
@@ -265,6 +271,16 @@ impl Problem {
         }
     }
 
+    /// The account's quota of this month is spent; the next month begins after so long.
+    pub(crate) fn quota_exceeded(retry_after_seconds: u64) -> Self {
+        let retry_after_seconds = Some(retry_after_seconds.max(1));
+        let reason = "the account's monthly quota is spent";
+        Problem {
+            retry_after_seconds,
+            ..Problem::new(Kind::QuotaExceeded, reason)
+        }
+    }
+
     /// 503: it can't be done now, and may be tried again after so many seconds.
     pub(crate) fn unavailable(
         reason: impl Into<Cow<'static, str>>,
@@ -353,7 +369,9 @@ impl Problem {
         }
         let code = match self.kind {
             Kind::Unauthorized => "invalid_client",
-            Kind::RateLimited | Kind::Unavailable => "temporarily_unavailable",
+            Kind::RateLimited | Kind::QuotaExceeded | Kind::Unavailable => {
+                "temporarily_unavailable"
+            }
             Kind::ServerError => "server_error",
             Kind::InvalidRequest
             | Kind::Forbidden
@@ -466,7 +484,8 @@ impl Serialize for Details<'_> {
             map.serialize_entry("style", &conflict.style)?;
         }
         // Where there are no headers, in a frame, it stands here alone.
-        if let (Kind::RateLimited, Some(seconds)) = (self.0.kind, self.0.retry_after_seconds) {
+        let is_limited = matches!(self.0.kind, Kind::RateLimited | Kind::QuotaExceeded);
+        if let (true, Some(seconds)) = (is_limited, self.0.retry_after_seconds) {
             map.serialize_entry("retry_after_seconds", &seconds)?;
         }
         map.end()
@@ -697,7 +716,8 @@ impl<R: Into<Problem>> From<AskError<R>> for Problem {
     }
 }
 
-fn whole_seconds(time: std::time::Duration) -> u64 {
+/// How many seconds have passed when this time has.
+pub(super) fn whole_seconds(time: std::time::Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 

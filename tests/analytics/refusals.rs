@@ -13,6 +13,7 @@ async fn what_makes_no_sense_is_refused_by_its_field() {
         ("from=2026-11-01T00:00:00Z&to=2026-11-01T00:00:00Z", "from"),
         ("to=2026-11-01T00:00:01Z", "to"),
         ("from=2026-11-01T12:00:00Z", "from"),
+        ("from=2026-11-01T00:00:00.0001Z", "from"),
         ("from=2026-11-01T12:30:00Z&interval=hour", "from"),
         ("from=2026-11-02T00:00:00Z&interval=month", "from"),
         (

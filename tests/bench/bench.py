@@ -154,6 +154,8 @@ class Bench:
                      lambda _: self.small_customers, 2.5),
             Scenario(big, "list_customer", f"list of a customer, {stored} stored", "list_customer",
                      lambda _: self.customers, 2.5),
+            Scenario(self.small, "figures_small", f"a year of figures by day, {SMALL:,} stored", "figures", lambda _: None),
+            Scenario(big, "figures", f"a year of figures by day, {stored} stored", "figures", lambda _: None),
             Scenario(big, "send_few", "durable message, 64 conversations", "send", same(64), 4.5, warm="get_each"),
             Scenario(big, "send_many", f"durable message, {many:,} conversations", "send", same(many), 4.5, warm="get_each"),
             Scenario(big, "mixed_few", "40 % change the state, 64 conversations", "mixed", fresh(64), 7.0, warm="get_each"),

@@ -119,6 +119,10 @@ local kinds = {
   get_each = function() return written("GET", conversation(following())) end,
   list_status = function() return written("GET", "/v1/conversations?status=active") end,
   list_customer = function() return written("GET", "/v1/conversations?customer_id=" .. any()) end,
+  figures = function()
+    local year_ago = os.date("!%Y-%m-%dT00:00:00Z", os.time() - 365 * 86400)
+    return written("GET", "/v1/analytics/conversations?interval=day&from=" .. year_ago)
+  end,
   create = function() return create(any()) end,
   create_customer = function()
     place = place + 1

@@ -7,7 +7,7 @@ mod place;
 use std::fs;
 use std::io::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
@@ -94,6 +94,41 @@ async fn everything_is_answered_as_before_on_mongodb_and_back_in_a_file() {
 #[tokio::test]
 async fn everything_is_answered_as_before_in_another_database_and_then_in_a_file() {
     assert_moves(&[Place::mongodb(), Place::mongodb(), Place::sqlite()]).await;
+}
+
+#[tokio::test]
+async fn what_an_account_used_moves_along_and_counts_for_its_quota() {
+    let places = [
+        Place::sqlite(),
+        Place::mongodb(),
+        Place::mongodb(),
+        Place::sqlite(),
+    ];
+    let mut server = places[0].setup().start();
+    let account = server.account().await;
+    let (c, made) = account.key(json!({"type": "test"})).await;
+    let at = format!("/admin/v1/accounts/{}", account.account_id);
+    let quota = json!({"monthly_quota": 7});
+    account.operator().patch(&at, quota).await.expect(200);
+    for _ in 0..3 {
+        c.get("/v1").await.expect(200);
+    }
+    for pair in places.windows(2) {
+        assert!(server.term().success());
+        server = moved(&server, &pair[0], &pair[1]);
+        let usage = account
+            .live()
+            .at(&server.address())
+            .get("/v1/usage?group_by=key")
+            .await
+            .expect(200);
+        let row = usage.data().iter();
+        let row = row.clone().find(|row| row["key_id"] == made["key_id"]);
+        assert_eq!(row.unwrap()["requests"], 3, "{usage}");
+    }
+    let c = c.at(&server.address());
+    c.get("/v1").await.expect(200);
+    c.get("/v1").await.error(429, "quota_exceeded", "");
 }
 
 /// A filled embedded store that has ended, and its dump.

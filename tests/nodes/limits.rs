@@ -184,3 +184,22 @@ async fn an_account_that_asks_for_many_lists_at_once_holds_up_nobody_else() {
     }
     assert!((1..AT_ONCE).contains(&refused), "{refused} of {AT_ONCE}");
 }
+
+#[tokio::test]
+async fn operators_see_at_each_node_what_a_key_asked_at_all_of_them() {
+    let nodes = nodes(2);
+    let clients = limited(&nodes, 1_000, 1_000).await;
+    for client in &clients {
+        assert_eq!(passed(client, 20).await, 20);
+    }
+    for node in &nodes {
+        let operator = node.anonymous().with_operator(crate::support::OPERATOR);
+        until("both nodes' requests are shown here", SLACK, async || {
+            let shown = operator.get("/admin/v1/limits").await.expect(200);
+            let minutes = shown["nearest"][0]["minutes"].as_array()?.iter();
+            let requests: u64 = minutes.map(|one| one["requests"].as_u64().unwrap()).sum();
+            (requests == 40).then_some(())
+        })
+        .await;
+    }
+}

@@ -18,6 +18,7 @@ mod manifests;
 mod oauth;
 mod operators;
 mod paused;
+mod quotas;
 mod rolling;
 mod signals;
 mod signatures;

@@ -42,6 +42,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("key_rotation", &["sealing", "store"]),
     ("limiter", &["model", "runtime"]),
+    (
+        "usage",
+        &["analytics", "limiter", "model", "runtime", "store"],
+    ),
     ("search", &["feed", "model", "runtime", "store"]),
     (
         "conversation",
@@ -162,6 +166,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
             "supervision",
             "timers",
+            "usage",
             "views",
             "webhook",
         ],

@@ -24,7 +24,34 @@ pub struct Durations {
     buckets: BTreeMap<u16, u64>,
 }
 
+/// What is shown of some durations, in whole milliseconds; none where there are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DurationSummary {
+    /// How many there are.
+    pub count: u64,
+    /// Their mean, exact and rounded half up.
+    pub mean_ms: Option<u64>,
+    /// The median, …
+    pub p50_ms: Option<u64>,
+    /// … what nine of ten don't exceed, …
+    pub p90_ms: Option<u64>,
+    /// … and what 99 of 100 don't.
+    pub p99_ms: Option<u64>,
+}
+
 impl Durations {
+    /// What is shown of them.
+    #[must_use]
+    pub fn summary(&self) -> DurationSummary {
+        DurationSummary {
+            count: self.count(),
+            mean_ms: self.mean_ms(),
+            p50_ms: self.percentile_ms(50),
+            p90_ms: self.percentile_ms(90),
+            p99_ms: self.percentile_ms(99),
+        }
+    }
+
     /// Counts one of so many milliseconds.
     pub fn add(&mut self, ms: u64) {
         self.sum += ms;

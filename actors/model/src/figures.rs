@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::caller::Tenant;
 use crate::conversation::{Channel, Priority, SenderType};
-use crate::durations::Durations;
+use crate::durations::{DurationSummary, Durations};
 use crate::entity_number::EntityNumber;
 use crate::interval::Interval;
 use crate::time::Timestamp;
@@ -37,6 +37,39 @@ pub struct Figures {
     /// From a conversation's creation, or its latest reopening, to its closing.
     #[serde(rename = "d", default, skip_serializing_if = "Durations::is_empty")]
     pub resolution: Durations,
+}
+
+/// What is shown of figures, without the histograms of their times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FigureSummary {
+    /// Conversations that were created.
+    pub created: u64,
+    /// Conversations that were closed.
+    pub closed: u64,
+    /// Conversations that were reopened.
+    pub reopened: u64,
+    /// By how many more conversations are open at the end than at the beginning.
+    pub opened: i64,
+    /// Messages that were sent.
+    pub messages: Messages,
+    /// From a conversation's creation to the first message of an agent.
+    pub first_response: DurationSummary,
+    /// From a conversation's creation, or its latest reopening, to its closing.
+    pub resolution: DurationSummary,
+}
+
+impl From<&Figures> for FigureSummary {
+    fn from(figures: &Figures) -> Self {
+        FigureSummary {
+            created: figures.created,
+            closed: figures.closed,
+            reopened: figures.reopened,
+            opened: figures.opened,
+            messages: figures.messages,
+            first_response: figures.first_response.summary(),
+            resolution: figures.resolution.summary(),
+        }
+    }
 }
 
 fn is_zero(count: &u64) -> bool {

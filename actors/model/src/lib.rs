@@ -9,7 +9,8 @@
 //!   stored and shown; [`secret`]: how secrets are made and told from a typing error.
 //! - [`event`], [`event_kind`], [`event_filter`]: what happened; [`endpoint`], [`attempt`]: to whom
 //!   it is sent.
-//! - [`figures`], [`durations`], [`interval`]: what conversations have come to, and when.
+//! - [`figures`], [`durations`], [`interval`]: what conversations have come to, and when. [`usage`]: how
+//!   much accounts use.
 //! - [`position`], [`sequence`], [`stream`]: the place of an event in the log of the whole store,
 //!   among the events of its entity, and in what a reader of either reads.
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
@@ -64,4 +65,5 @@ pub mod stream;
 pub mod supervision;
 pub mod text;
 pub mod time;
+pub mod usage;
 pub mod user;

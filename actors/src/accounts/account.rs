@@ -42,6 +42,10 @@ pub struct CreateAccount {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 15_000_000)]
     pub burst_per_minute: Option<u32>,
+    /// Requests per calendar month (UTC); 0: no bound; null: as the plan has it.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    pub monthly_quota: Option<u64>,
     /// Addresses that may use its keys (CIDR); empty: all.
     #[serde(default, deserialize_with = "networks")]
     #[schema(value_type = Vec<String>)]
@@ -73,6 +77,11 @@ pub struct ChangeAccount {
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false, minimum = 1, maximum = 15_000_000)]
     pub burst_per_minute: Option<u32>,
+    /// Requests per calendar month (UTC); 0: no bound; null: as the plan has it. What was used of
+    /// the month stays used.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 9_007_199_254_740_991_u64)]
+    pub monthly_quota: Option<Option<u64>>,
     /// Addresses that may use its keys (CIDR); empty: all.
     #[serde(default, deserialize_with = "networks_present")]
     #[schema(nullable = false, value_type = Option<Vec<String>>)]
@@ -98,6 +107,8 @@ pub struct PlanRates {
     pub rate_per_minute: u32,
     /// The most requests in any minute.
     pub burst_per_minute: u32,
+    /// The most requests of an account in a calendar month; 0: no bound.
+    pub monthly_quota: u64,
 }
 
 static PLANS: OnceLock<(PlanRates, PlanRates)> = OnceLock::new();
@@ -111,6 +122,7 @@ fn plan_rates(plan: Plan) -> Option<PlanRates> {
     let unset = PlanRates {
         rate_per_minute: 1,
         burst_per_minute: 1,
+        monthly_quota: 0,
     };
     let (basic, pro) = PLANS.get().copied().unwrap_or((unset, unset));
     match plan {
@@ -138,6 +150,9 @@ pub struct Account {
     plan: Plan,
     /// Enterprise only: rate and burst.
     rates: Option<(u32, u32)>,
+    /// Its own in place of the plan's. Older records don't have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    monthly_quota: Option<u64>,
     allowed_ips: Vec<IpNet>,
     /// Older records don't have it.
     #[serde(default)]
@@ -156,15 +171,17 @@ pub struct Account {
 
 impl Account {
     fn view(&self) -> AccountView {
-        let plan = plan_rates(self.plan).map(|plan| (plan.rate_per_minute, plan.burst_per_minute));
-        let (rate, burst) = plan.or(self.rates).unwrap_or((1, 1));
+        let plan = plan_rates(self.plan);
+        let rates = plan.map(|plan| (plan.rate_per_minute, plan.burst_per_minute));
+        let (rate, burst) = rates.or(self.rates).unwrap_or((1, 1));
+        let plan_quota = plan.map_or(0, |plan| plan.monthly_quota);
         AccountView {
             account_id: self.account_id,
             name: self.name.clone(),
             plan: self.plan,
             rate_per_minute: rate,
             burst_per_minute: burst,
-            monthly_quota: 0,
+            monthly_quota: self.monthly_quota.unwrap_or(plan_quota),
             allowed_ips: self.allowed_ips.clone(),
             auto_close_after_minutes: self.auto_close_after_minutes,
             created_at: self.created_at,
@@ -217,6 +234,19 @@ fn rates(
     Ok(Some((new_rate, burst)))
 }
 
+/// The most requests that a quota may allow: what every JSON reader can count to.
+pub const MONTHLY_QUOTA_MAX: u64 = (1 << 53) - 1;
+
+fn quota(requests: Option<u64>) -> Result<Option<u64>, RecordError> {
+    if requests.is_none_or(|requests| requests <= MONTHLY_QUOTA_MAX) {
+        return Ok(requests);
+    }
+    Err(RecordError::Invalid(Invalid::new(
+        "monthly_quota",
+        format!("must be 0 to {MONTHLY_QUOTA_MAX}, or null"),
+    )))
+}
+
 /// After how many minutes conversations may be closed: from ten minutes to a year.
 const AUTO_CLOSE_MINUTES: std::ops::RangeInclusive<u32> = 10..=525_600;
 
@@ -254,6 +284,7 @@ impl RecordRequest<Account> for OpenAccount {
             name: new.name.into_string(),
             plan,
             rates: rates(plan, new.rate_per_minute, new.burst_per_minute, None)?,
+            monthly_quota: quota(new.monthly_quota)?,
             allowed_ips: new.allowed_ips,
             auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
             created_at: made,
@@ -286,6 +317,9 @@ impl RecordRequest<Account> for ChangeAccount {
             self.burst_per_minute,
             held.rates,
         )?;
+        if let Some(requests) = self.monthly_quota {
+            account.monthly_quota = quota(requests)?;
+        }
         account.allowed_ips = self.allowed_ips.unwrap_or(account.allowed_ips);
         if let Some(minutes) = self.auto_close_after_minutes {
             account.auto_close_after_minutes = auto_close(minutes)?;

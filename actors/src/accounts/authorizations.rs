@@ -30,6 +30,14 @@ impl Authorizations {
         self.tables.read().clients.get(&id).cloned()
     }
 
+    /// The clients of an account, in both modes.
+    pub(super) fn clients_of(&self, account: u32) -> Vec<ClientId> {
+        let tables = self.tables.read();
+        let clients = tables.clients.iter();
+        let own = clients.filter(|(_, client)| client.tenant.account_number() == account);
+        own.map(|(id, _)| *id).collect()
+    }
+
     /// The grant with this identifier.
     #[must_use]
     pub fn grant(&self, id: GrantId) -> Option<Arc<KnownGrant>> {

@@ -13,7 +13,7 @@ use super::authorizations::Authorizations;
 use crate::store::KeyUse;
 use colloquy_model::access_token::Bearer;
 use colloquy_model::account::AccountView;
-use colloquy_model::caller::{CredentialId, Mode, Tenant};
+use colloquy_model::caller::{CredentialCode, CredentialId, Mode, Tenant};
 use colloquy_model::client::KnownClient;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{AccountId, ClientId, KeyId, UserId};
@@ -457,6 +457,24 @@ impl Identity {
             .keys
             .get(&id)
             .map(|(key, _)| Arc::clone(key))
+    }
+
+    /// The key or client of an account that a store writes by this code. All of them are looked
+    /// through.
+    #[must_use]
+    pub fn credential(&self, account: u32, code: CredentialCode) -> Option<CredentialId> {
+        let is_meant = |credential: &CredentialId| credential.code() == Some(code.0);
+        let tables = self.tables.read();
+        let keys = tables
+            .keys
+            .iter()
+            .filter(|(_, (key, _))| key.account == account);
+        let mut keys = keys.map(|(id, _)| CredentialId::Key(*id));
+        let key = keys.find(is_meant);
+        key.or_else(|| {
+            let clients = self.authorizations.clients_of(account).into_iter();
+            clients.map(CredentialId::Client).find(is_meant)
+        })
     }
 
     /// The small number of the account whose key it is, also where its record can't be read.

@@ -22,7 +22,8 @@ mod token_bearers;
 mod user;
 
 pub use account::{
-    Account, ChangeAccount, CreateAccount, ForgetAccount, OpenAccount, PlanRates, set_plans,
+    Account, ChangeAccount, CreateAccount, ForgetAccount, MONTHLY_QUOTA_MAX, OpenAccount,
+    PlanRates, set_plans,
 };
 pub use authorizations::Authorizations;
 pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};

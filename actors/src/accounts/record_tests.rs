@@ -181,7 +181,7 @@ proptest! {
             1..10,
         )
     ) {
-        set_plans(PlanRates { rate_per_minute: 100, burst_per_minute: 150 }, PlanRates { rate_per_minute: 500, burst_per_minute: 750 });
+        set_plans(PlanRates { rate_per_minute: 100, burst_per_minute: 150, monthly_quota: 0 }, PlanRates { rate_per_minute: 500, burst_per_minute: 750, monthly_quota: 0 });
         // The first call counts; no other test of this crate sets other plans.
         let plan_rates = |plan: &str| match plan {
             "basic" => Some((100, 150)),

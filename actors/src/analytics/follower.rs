@@ -36,8 +36,8 @@ pub(super) struct Shared {
     pub(super) feed: Arc<Feed>,
     /// The last position that somebody waits for.
     pub(super) wanted: watch::Sender<Position>,
-    /// Up to where this process has counted what is shown.
-    pub(super) counted: watch::Sender<Position>,
+    /// Up to where this process has counted what is shown; none while another one does.
+    pub(super) counted: watch::Sender<Option<Position>>,
     /// Told when figures are to be made anew.
     pub(super) rebuilds: Notify,
 }
@@ -72,7 +72,9 @@ impl From<Ended> for Restart {
 /// Counts until the feed is closed.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
-        match follow(&shared).await {
+        let followed = follow(&shared).await;
+        shared.counted.send_replace(None);
+        match followed {
             Ok(()) | Err(Restart::Closed) => return,
             Err(Restart::Moved | Restart::TooSlow) => {}
             Err(Restart::Failed(error)) => {
@@ -90,6 +92,7 @@ async fn follow(shared: &Shared) -> Result<(), Restart> {
         shown: Tally::new(generations.shown),
         rebuilt: generations.rebuilt.map(Tally::new),
     };
+    follower.tell();
     let mut heard = shared.feed.subscribe(Interest::Figures, QUEUE);
     follower.catch_up(heard.joined).await?;
     loop {
@@ -115,8 +118,14 @@ impl Follower<'_> {
             let (occurrences, reached) = read(self.shared, self.shown.position(), until).await?;
             self.count(&occurrences, reached).await?;
         }
-        self.shared.counted.send_replace(self.shown.position());
         Ok(())
+    }
+
+    /// Tells those who wait how far it has come.
+    fn tell(&self) {
+        self.shared
+            .counted
+            .send_replace(Some(self.shown.position()));
     }
 
     async fn count(
@@ -127,7 +136,7 @@ impl Follower<'_> {
         let store = &*self.shared.store;
         match self.shown.count(store, occurrences, reached).await? {
             Counting::Done => {
-                self.shared.counted.send_replace(self.shown.position());
+                self.tell();
                 Ok(())
             }
             Counting::Overtaken => Err(Restart::Moved),
@@ -152,7 +161,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Lets more gather behind the first, and counts all of it.
+    /// Lets more gather behind the first, and counts all of it. What is being made anew waits for
+    /// nobody: it would go on no faster than figures are asked for.
     async fn take(&mut self, first: Item, heard: &mut Subscription) -> Result<(), Restart> {
         let begun = Instant::now();
         let mut wanted = self.shared.wanted.subscribe();
@@ -163,10 +173,9 @@ impl Follower<'_> {
                 gathered.add(item);
             }
             let is_wanted = *wanted.borrow_and_update() > self.shown.position();
-            if is_wanted || gathered.occurrences.len() >= GATHERED_MAX {
-                break;
-            }
-            if begun.elapsed() >= GATHERED_FOR {
+            let is_full = gathered.occurrences.len() >= GATHERED_MAX;
+            let is_time = begun.elapsed() >= GATHERED_FOR || self.rebuilt.is_some();
+            if is_wanted || is_full || is_time {
                 break;
             }
             // Either there is more to take, or somebody asks.

@@ -15,8 +15,8 @@ use tokio::sync::{Notify, watch};
 
 use self::follower::Shared;
 pub use self::query::{
-    AnalyticsQuery, DurationFigures, Entry, FigureList, FigureListMeta, GroupBy, MessageFigures,
-    Seconds,
+    AnalyticsQuery, DurationFigures, Entry, FigureAnswer, FigureList, FigureListMeta, GroupBy,
+    MessageFigures, Seconds,
 };
 use crate::feed::{Feed, Interest};
 use crate::store::{Generations, ListFailure, Made, MadeCell, MadeQuery, Store};
@@ -66,7 +66,7 @@ impl Analytics {
             store,
             feed,
             wanted: watch::channel(Position::ZERO).0,
-            counted: watch::channel(Position::ZERO).0,
+            counted: watch::channel(None).0,
             rebuilds: Notify::new(),
         });
         let following = Arc::clone(&shared);
@@ -75,10 +75,12 @@ impl Analytics {
         Ok((Analytics { shared }, thread))
     }
 
-    /// How many positions it is behind.
+    /// How many positions it is behind; 0 at a node that does not count.
     pub(crate) fn lag(&self) -> u64 {
         let counted = *self.shared.counted.borrow();
-        self.shared.feed.lag(Interest::Figures, counted)
+        counted.map_or(0, |counted| {
+            self.shared.feed.lag(Interest::Figures, counted)
+        })
     }
 
     /// What was made with which credential, day by day, as far as it was acknowledged before.
@@ -142,7 +144,8 @@ impl Analytics {
         let mut counted = counted.subscribe();
         let waiting = async {
             loop {
-                let here = counted.wait_for(|counted| *counted >= last);
+                let here =
+                    counted.wait_for(|counted| counted.is_some_and(|counted| counted >= last));
                 if !store.is_shared() {
                     return here.await.map(|_| ()).map_err(|_| ListFailure::Away);
                 }

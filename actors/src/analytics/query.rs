@@ -12,8 +12,8 @@ use crate::store::{FigureGroup, FigureQuery, FigureTable, Grouping, ListFailure}
 use colloquy_model::answer::Invalid;
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority};
-use colloquy_model::durations::Durations;
-use colloquy_model::figures::Figures;
+use colloquy_model::durations::DurationSummary;
+use colloquy_model::figures::FigureSummary;
 use colloquy_model::id::UserId;
 use colloquy_model::interval::Interval;
 use colloquy_model::time::Timestamp;
@@ -152,15 +152,14 @@ impl Serialize for Seconds {
     }
 }
 
-impl From<&Durations> for DurationFigures {
-    fn from(durations: &Durations) -> Self {
-        let percentile = |percent| durations.percentile_ms(percent).map(Seconds);
+impl From<DurationSummary> for DurationFigures {
+    fn from(summary: DurationSummary) -> Self {
         DurationFigures {
-            count: durations.count(),
-            mean: durations.mean_ms().map(Seconds),
-            p50: percentile(50),
-            p90: percentile(90),
-            p99: percentile(99),
+            count: summary.count,
+            mean: summary.mean_ms.map(Seconds),
+            p50: summary.p50_ms.map(Seconds),
+            p90: summary.p90_ms.map(Seconds),
+            p99: summary.p99_ms.map(Seconds),
         }
     }
 }
@@ -226,7 +225,7 @@ impl Analytics {
     /// # Errors
     /// Something of the query makes no sense, the store is away, or what was acknowledged is not
     /// counted in time.
-    pub async fn conversations(&self, query: AnalyticsQuery) -> Result<FigureList, ListFailure> {
+    pub async fn conversations(&self, query: AnalyticsQuery) -> Result<FigureAnswer, ListFailure> {
         let span = query.span(Timestamp::now());
         let (from, to) = span.map_err(ListFailure::Invalid)?;
         self.catch_up().await?;
@@ -253,10 +252,24 @@ impl Analytics {
         {
             return Err(ListFailure::Invalid(too_many("group_by")));
         }
-        Ok(FigureList {
-            data: entries(&table, meta),
-            meta,
-        })
+        Ok(FigureAnswer { table, meta })
+    }
+}
+
+/// Figures as they were read: the list of them can be long, and is made where that holds nobody up.
+pub struct FigureAnswer {
+    table: FigureTable,
+    meta: FigureListMeta,
+}
+
+impl FigureAnswer {
+    /// The list that is shown.
+    #[must_use]
+    pub fn list(&self) -> FigureList {
+        FigureList {
+            data: entries(&self.table, self.meta),
+            meta: self.meta,
+        }
     }
 }
 
@@ -273,7 +286,7 @@ fn groups(table: &FigureTable, group_by: Option<GroupBy>) -> BTreeSet<FigureGrou
 
 fn entries(table: &FigureTable, meta: FigureListMeta) -> Vec<Entry> {
     let groups = groups(table, meta.group_by);
-    let nothing = Figures::default();
+    let nothing = FigureSummary::default();
     let mut open: BTreeMap<FigureGroup, i64> = table.open_before.clone();
     let mut entries = Vec::new();
     for start in meta.interval.starts(meta.from, meta.to) {
@@ -292,15 +305,15 @@ fn entries(table: &FigureTable, meta: FigureListMeta) -> Vec<Entry> {
 }
 
 /// Whether nothing is to be shown of it; what moved there and back has left nothing.
-fn is_zero(figures: &Figures) -> bool {
+fn is_zero(figures: &FigureSummary) -> bool {
     *figures
-        == Figures {
+        == FigureSummary {
             opened: figures.opened,
-            ..Figures::default()
+            ..FigureSummary::default()
         }
 }
 
-fn entry(start: Timestamp, group: Option<String>, figures: &Figures, open: i64) -> Entry {
+fn entry(start: Timestamp, group: Option<String>, figures: &FigureSummary, open: i64) -> Entry {
     let messages = figures.messages;
     Entry {
         start,
@@ -314,8 +327,8 @@ fn entry(start: Timestamp, group: Option<String>, figures: &Figures, open: i64) 
             agent: messages.agent,
             system: messages.system,
         },
-        first_response_seconds: DurationFigures::from(&figures.first_response),
-        resolution_seconds: DurationFigures::from(&figures.resolution),
+        first_response_seconds: figures.first_response.into(),
+        resolution_seconds: figures.resolution.into(),
     }
 }
 

@@ -17,6 +17,10 @@ pub enum Topic {
     LinkTries,
     /// Wrong passwords for names at sign-in.
     SignInTries,
+    /// Requests of this month that count for accounts' quotas.
+    Usage,
+    /// What keys asked in the last second, for operators.
+    KeyRates,
 }
 
 impl Topic {
@@ -28,6 +32,8 @@ impl Topic {
             Topic::Actors => "actors",
             Topic::LinkTries => "password_tries",
             Topic::SignInTries => "sign_in_tries",
+            Topic::Usage => "usage",
+            Topic::KeyRates => "key_rates",
         }
     }
 }

@@ -15,6 +15,7 @@ mod events;
 mod figures;
 mod fixture;
 mod model;
+mod usage;
 
 pub(super) use self::deliveries::{
     deliveries_are_listed_newest_first_with_exact_totals,
@@ -66,6 +67,10 @@ pub(super) use self::figures::{
 };
 pub(super) use self::fixture::{Asked, Bench, Failed, House, Numbering, Opened, Volume, wait};
 pub(super) use self::model::lists_totals_and_transcripts_are_what_the_model_says;
+pub(super) use self::usage::{
+    requests_of_every_account_are_known_from_a_day_on,
+    what_accounts_used_is_added_up_by_day_and_credential,
+};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +166,8 @@ macro_rules! contract {
             whoever_delivers_finds_after_a_crash_what_it_had_written,
             whoever_begins_anew_reads_behind_what_was_handed_in,
             what_is_left_of_an_endpoint_that_is_no_more_goes,
+            what_accounts_used_is_added_up_by_day_and_credential,
+            requests_of_every_account_are_known_from_a_day_on,
         }
     };
     ($bench:ty: $($promise:ident),* $(,)?) => {$(

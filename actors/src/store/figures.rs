@@ -7,7 +7,7 @@ use super::{Later, ReadError};
 use colloquy_model::caller::{CredentialCode, Tenant};
 use colloquy_model::conversation::{Channel, Priority};
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::figures::{Assigned, Cell, Figures, Milestones};
+use colloquy_model::figures::{Assigned, Cell, FigureSummary, Figures, Milestones};
 use colloquy_model::id::UserId;
 use colloquy_model::interval::Interval;
 use colloquy_model::position::Position;
@@ -204,14 +204,42 @@ impl FigureGroup {
 pub struct FigureTable {
     /// What happened, by the beginning of the interval and by group: where nothing did, there is no
     /// entry.
-    pub entries: BTreeMap<(Timestamp, FigureGroup), Figures>,
+    pub entries: BTreeMap<(Timestamp, FigureGroup), FigureSummary>,
     /// How many conversations of a group were open where the first interval begins.
     pub open_before: BTreeMap<FigureGroup, i64>,
     /// The identifiers of the users among the groups.
     pub assignees: BTreeMap<EntityNumber, UserId>,
+    /// When the interval begins that is being read, and what its groups have come to so far.
+    reading: Option<Timestamp>,
+    groups: BTreeMap<FigureGroup, Figures>,
 }
 
 impl FigureTable {
+    /// Adds a cell. Those of an interval stand together, so that the histograms of one are held at a
+    /// time.
+    pub(in crate::store) fn add(
+        &mut self,
+        start: Timestamp,
+        group: FigureGroup,
+        figures: &Figures,
+    ) {
+        if self.reading != Some(start) {
+            self.end_interval();
+            self.reading = Some(start);
+        }
+        self.groups.entry(group).or_default().merge(figures);
+    }
+
+    /// All cells of the interval that is being read were added.
+    pub(in crate::store) fn end_interval(&mut self) {
+        let Some(start) = self.reading.take() else {
+            return;
+        };
+        for (group, figures) in std::mem::take(&mut self.groups) {
+            self.entries.insert((start, group), (&figures).into());
+        }
+    }
+
     /// The numbers of the users among the groups, some of them several times.
     pub fn users(&self) -> impl Iterator<Item = EntityNumber> {
         let groups = self.entries.keys().map(|(_, group)| group);

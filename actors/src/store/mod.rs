@@ -30,6 +30,7 @@ mod tickets;
 mod transfer;
 mod transfer_bytes;
 mod transfer_items;
+mod usage;
 mod writer_metrics;
 
 pub mod mongodb;
@@ -81,6 +82,7 @@ pub use stored::{
     StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
 };
 pub use tickets::{SharedTickets, Ticket};
+pub use usage::{AccountUsage, NodeRequests, UsageQuery, UsageSlice, UsageStore};
 
 pub use transfer::{Export, Import, ImportMark, ImportProgress, Item, TransferError};
 pub use transfer_bytes::{Base64, Text};
@@ -88,7 +90,7 @@ pub use transfer_items::{
     ActorItem, AnswerItem, ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem,
     DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem,
     KeyUseItem, LinkUseItem, MadeItem, Marks, MilestonesItem, NameItem, OperatorItem, ReaderItem,
-    RecordItem, RenameItem, ReplayItem, VersionItem,
+    RecordItem, RenameItem, ReplayItem, UsageItem, VersionItem,
 };
 
 use colloquy_model::caller::Tenant;
@@ -176,6 +178,7 @@ pub trait Store:
     + FigureStore
     + SpentNonces
     + StoreKeys
+    + UsageStore
 {
     /// Waits until everything submitted is settled, writes down what lags, and closes. Nothing may
     /// be asked after.

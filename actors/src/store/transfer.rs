@@ -12,7 +12,8 @@ use crate::sealing::{MasterKeys, UnwrapError, WrappedKey};
 use super::transfer_items::{
     ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
     DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem, KeyUseItem,
-    MadeItem, Marks, MilestonesItem, OperatorItem, RecordItem, RenameItem, ReplayItem, VersionItem,
+    MadeItem, Marks, MilestonesItem, OperatorItem, RecordItem, RenameItem, ReplayItem, UsageItem,
+    VersionItem,
 };
 
 /// A store out of which everything can be taken while no server uses it.
@@ -135,6 +136,8 @@ pub enum Item {
     Milestones(MilestonesItem),
     /// What was made with a credential on a day.
     Made(MadeItem),
+    /// What an account used on one day, by one credential.
+    Usage(UsageItem),
 }
 
 impl Item {
@@ -164,6 +167,7 @@ impl Item {
             Item::FigureAssignee(_) => "figure_assignee",
             Item::Milestones(_) => "milestones",
             Item::Made(_) => "made",
+            Item::Usage(_) => "usage",
         }
     }
 }

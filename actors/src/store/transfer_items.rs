@@ -460,3 +460,30 @@ pub struct MadeItem {
     /// How many documents.
     pub documents: i64,
 }
+
+/// What an account used on one day, by one credential.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UsageItem {
+    /// The account's small number.
+    pub account: i64,
+    /// When the day begins.
+    pub day: i64,
+    /// The code of the credential; 0 for none of the account's.
+    pub credential: i64,
+    /// The rest of its identifier.
+    pub tail: i64,
+    /// Requests that were let in.
+    pub requests: i64,
+    /// Requests that the rate limit refused.
+    pub rate_limited: i64,
+    /// Requests that the account's quota refused.
+    pub quota_exceeded: i64,
+    /// Requests that were answered that they are not allowed.
+    pub forbidden: i64,
+    /// Attempts to deliver to webhook endpoints.
+    pub deliveries: i64,
+    /// Bytes of the bodies of requests.
+    pub bytes_in: i64,
+    /// Bytes of the bodies of answers.
+    pub bytes_out: i64,
+}

@@ -3,6 +3,7 @@
 mod account_shares;
 mod attempt;
 mod attempt_runner;
+mod counted_courier;
 mod courier;
 mod deliveries;
 mod delivery_metrics;
@@ -47,6 +48,7 @@ mod write_schedule;
 
 pub use crate::store::DeliveryState;
 pub use attempt::{WebhookSettings, attempt_of};
+pub(crate) use counted_courier::CountedCourier;
 pub use courier::{Courier, Lost, OutboundRequest, Reply};
 pub(crate) use deliveries::DeliveryDependencies;
 pub use deliveries::{Deliveries, DeliveryList, ReplayEvents};

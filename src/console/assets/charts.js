@@ -90,6 +90,14 @@
     return (within ? clock : step < 28 * DAY ? day : month).format(mark * 1000);
   });
 
+  // Where points are too many to be marked, those are that no line leads to or from.
+  const lonely = (plot, index, all) => {
+    if (all) return null;
+    const values = plot.data[index];
+    const found = [...values.keys()].filter((at) => values[at] != null && values[at - 1] == null && values[at + 1] == null);
+    return found.length > 0 ? found : null;
+  };
+
   const options = ({ names, words, steps }, width) => {
     const axis = { stroke: colour("--ink-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     const around = (_, low, high) => low === high ? [low - DAY, high + DAY] : [low, high];
@@ -110,6 +118,7 @@
           dash: DASHES[index],
           width: 2,
           spanGaps: false,
+          points: { size: 5, filter: lonely },
         })),
       ],
       hooks: { draw: [nameLines] },

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use actix_web::web;
 use colloquy_actors::analytics::{AnalyticsQuery, Entry, GroupBy, RebuildError, RebuildProgress};
 use colloquy_actors::audit::AuditedAct;
 use colloquy_model::answer::Answer;
@@ -10,7 +11,7 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::UserId;
 use colloquy_model::interval::Interval;
 use colloquy_model::json;
-use colloquy_model::time::Timestamp;
+use colloquy_model::time::{RoundedUp, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use utoipa::{IntoParams, ToSchema};
@@ -27,11 +28,11 @@ use super::super::query::NoQuery;
 #[serde(deny_unknown_fields)]
 pub(super) struct FiguresQuery {
     /// Where the first interval begins. Default: 30 days before the day of `to`, or of now.
-    #[param(inline)]
-    from: Option<Timestamp>,
+    #[param(inline, value_type = Option<Timestamp>)]
+    from: Option<RoundedUp>,
     /// Where the interval behind the last one begins. Default: behind the interval of now.
-    #[param(inline)]
-    to: Option<Timestamp>,
+    #[param(inline, value_type = Option<Timestamp>)]
+    to: Option<RoundedUp>,
     /// How long an interval is, in UTC. Default: `day`.
     #[param(inline)]
     interval: Option<Interval>,
@@ -58,8 +59,9 @@ pub(super) async fn conversations(call: ApiCall, query: FiguresQuery) -> Result<
     }
     let figures = app.system.analytics.conversations(AnalyticsQuery {
         tenant,
-        from: query.from,
-        to: query.to,
+        // What lies behind the beginning of an interval by less than a millisecond is not one.
+        from: query.from.map(|RoundedUp(from)| from),
+        to: query.to.map(|RoundedUp(to)| to),
         interval: query.interval.unwrap_or(Interval::Day),
         group_by: query.group_by,
         channel: query.channel,
@@ -67,15 +69,18 @@ pub(super) async fn conversations(call: ApiCall, query: FiguresQuery) -> Result<
         assignee: query.assignee_id,
     });
     let figures = figures.await?;
-    if csv::is_preferred(&call) {
-        return csv::list(&figures.data);
-    }
-    Ok(Output::Text(Text {
-        body: json::bytes(&figures),
-        media_type: "application/json",
-        cache: CachePolicy::PrivateList,
-        room: None,
-    }))
+    let as_csv = csv::is_preferred(&call);
+    let write = move || match as_csv {
+        true => csv::list(&figures.list().data),
+        false => Ok(Text {
+            body: json::bytes(&figures.list()),
+            media_type: "application/json",
+            cache: CachePolicy::PrivateList,
+            room: None,
+        }),
+    };
+    let written = web::block(write).await.map_err(|_| Problem::crashed())?;
+    Ok(Output::Text(written?))
 }
 
 impl Line for Entry {

@@ -251,8 +251,14 @@ async fn admit(call: &ApiCall, last: &mut Option<RateLimitStatus>) -> Result<(),
     let Credential::Key(principal) = &call.credential else {
         return Ok(());
     };
-    let rate_limit = last.insert(admission::take(&call.app, principal, Timestamp::now()).await?);
-    admission::granted(rate_limit)
+    if principal.session.is_some() {
+        return Ok(());
+    }
+    // Where the limiter does not answer, what it said last is still the best that is known.
+    let mut status = None;
+    let spent = admission::spend(&call.app, principal, Timestamp::now(), &mut status).await;
+    *last = status.or(last.take());
+    spent
 }
 
 /// An outcome as it is told under the call's key.

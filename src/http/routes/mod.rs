@@ -15,6 +15,7 @@ mod encryption;
 mod events;
 mod invitations;
 mod keys;
+mod limits;
 mod messages;
 mod nodes;
 mod oauth;
@@ -23,6 +24,7 @@ mod operators;
 mod realtime;
 mod records;
 mod service;
+mod usage;
 mod webhook_table;
 mod webhooks;
 
@@ -84,6 +86,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(users());
     all.extend(figures());
     all.extend(audit_trail());
+    all.extend(limits_and_usage());
     all.extend(document::operations());
     all.extend(webhook_table::operations());
     all.extend(oauth::operations());
@@ -414,6 +417,32 @@ fn audit_trail() -> Vec<Operation> {
             )
             .auth(WRITE_USERS)
             .lists::<AuditView>(),
+    ]
+}
+
+fn limits_and_usage() -> Vec<Operation> {
+    const TAG: &str = "Usage";
+    vec![
+        get("/v1/limits", "getLimits", limits::show)
+            .about(
+                TAG,
+                "Get the calling key's limits",
+                "Its rate and its burst, and the quota that it shares with all keys of its account: what each is, and what \
+                 is left of it, this request counted.",
+            )
+            .auth(ANY)
+            .shows::<limits::LimitsShown>(),
+        get("/v1/usage", "getUsage", usage::list)
+            .about(
+                TAG,
+                "Get the account's usage",
+                "What the account used between two days, by day, by key or by both, in both modes: requests and refusals, \
+                 bytes, messages, documents and deliveries; with its quota, and what is stored of it. Requests of the last \
+                 second before a crash may be missing.",
+            )
+            .auth(AuthRequirement::Key(&[Permission::AnalyticsRead]))
+            .shows::<usage::UsageShown>()
+            .or_writes(&[csv::CSV]),
     ]
 }
 

@@ -14,7 +14,8 @@ use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, 
 use super::super::problem::Kind;
 use super::invitations::{self, InvitationShown};
 use super::{
-    accounts, actors, analytics, audit, deliveries, encryption, keys, nodes, operators, records,
+    accounts, actors, analytics, audit, deliveries, encryption, keys, limits, nodes, operators,
+    records,
 };
 
 /// What operators do, in the order in which the document shows it.
@@ -24,6 +25,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(of_operators());
     all.extend(watching());
     all.extend(audit_trail());
+    all.extend(of_limits());
     all.extend(of_nodes());
     all.extend(of_encryption());
     all.extend(of_analytics());
@@ -241,6 +243,20 @@ fn audit_trail() -> Vec<Operation> {
             )
             .auth(AuthRequirement::Operator)
             .shows::<ChainPage>(),
+    ]
+}
+
+fn of_limits() -> Vec<Operation> {
+    vec![
+        get("/admin/v1/limits", "watchLimits", limits::watch)
+            .about(
+                "Operators: limits",
+                "See which keys come near to their limits",
+                "Those nearest to them, those refused most in the last hour, and what each asked minute by minute, at all \
+                 nodes, a good second behind. It is kept in memory, of 10,000 keys at most.",
+            )
+            .auth(AuthRequirement::Operator)
+            .shows::<limits::WatchedLimits>(),
     ]
 }
 

@@ -113,7 +113,7 @@ pub(in crate::store) fn a_slice_of_figures_is_counted_once_and_behind_the_one_be
     let table = figures(&house, query(Grouping::Whole, HOUR));
     let whole = &table.entries[&(HOUR, FigureGroup::Whole)];
     assert_eq!((whole.created, whole.messages.agent), (2, 2));
-    assert_eq!(whole.first_response.count(), 2);
+    assert_eq!(whole.first_response.count, 2);
 }
 
 pub(in crate::store) fn figures_are_given_by_interval_and_group_with_what_was_open_before<

@@ -22,11 +22,11 @@ use super::{
     DeliveryStore, DeliveryTerm, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
     EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
     FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
-    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, Nodes, Nonce,
+    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
     OwnedConversation, OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery,
     Rewrap, Settle, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
     StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
-    TimerStore, Unwritten, VersionQuery, WebhookState, Written,
+    TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
 };
 use crate::sealing::texts::{self, TextError};
 use crate::sealing::{MasterKeys, WrappedKey};
@@ -41,6 +41,7 @@ use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
+use colloquy_model::usage::DayUsage;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 
 /// A store whose texts are encrypted under the keys of their accounts.
@@ -462,5 +463,20 @@ impl FigureStore for EncryptedStore {
 impl SpentNonces for EncryptedStore {
     fn spend(&self, nonce: Nonce) -> Later<Result<bool, ReadError>> {
         self.0.spend(nonce)
+    }
+}
+
+/// Numbers only.
+impl UsageStore for EncryptedStore {
+    fn add_usage(&self, slice: Arc<UsageSlice>) -> Later<Result<(), ReadError>> {
+        self.0.add_usage(slice)
+    }
+
+    fn usage(&self, query: UsageQuery) -> Later<Result<Vec<DayUsage>, ReadError>> {
+        self.0.usage(query)
+    }
+
+    fn requests_since(&self, day: Timestamp) -> Later<Result<Vec<NodeRequests>, ReadError>> {
+        self.0.requests_since(day)
     }
 }

@@ -5,7 +5,7 @@
 //!   documents say of headers stands in the other collections. `feed_numbers` and `numbered_to` of
 //!   `feeds` are in the numbers of events.
 //! - `conversations`, `records` with `names`, `documents`, `versions`, `comments`, `renames`,
-//!   `chores`, `key_uses`, `endpoints`, `deliveries`, `replays`, `counters` and the floor of `feeds`
+//!   `chores`, `key_uses`, `endpoints`, `deliveries`, `replays`, `counters`, `usage` and the floor of `feeds`
 //!   are handed out; of what is gone, users only, whose work is told.
 //! - of `figures`, `milestones` and `made` what is of the generation that is shown, and
 //!   `figure_assignees`, are handed out: retention may have taken what they were made of.
@@ -33,9 +33,10 @@ use super::log::{AnswerDocument, ChoreDocument, LogDocument};
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
     FEEDS, FIGURE_ASSIGNEES, FIGURES, KEY_USES, LOG, MADE, META, MILESTONES, NAMES, RECORDS,
-    RENAMES, REPLAYS, VERSIONS,
+    RENAMES, REPLAYS, USAGE, VERSIONS,
 };
 use super::transfer::MongoTransfer;
+use super::usage::UsageDocument;
 use super::{deliveries, open, positions, store_key};
 use crate::store::transfer_items::COUNTS_DELIVERIES;
 use crate::store::{
@@ -82,6 +83,7 @@ impl Exporter<'_> {
         self.counters().await?;
         self.feeds().await?;
         self.figures().await?;
+        self.usage().await?;
         let end = self.standing().await?;
         if end != position {
             let moved = Error::custom("something was committed meanwhile: is a server running?");
@@ -343,6 +345,30 @@ impl Exporter<'_> {
             self.take(Item::Made(cursor.deserialize_current()?.item()))?;
         }
         Ok(())
+    }
+
+    /// One for all nodes of each day and credential.
+    async fn usage(&mut self) -> Result<(), TransferError> {
+        let order = doc! {"account": 1, "day": 1, "credential": 1, "tail": 1};
+        let mut cursor: Cursor<UsageDocument> = self.all(USAGE, doc! {}, order).await?;
+        let mut open: Option<UsageDocument> = None;
+        while cursor.advance().await? {
+            let next = cursor.deserialize_current()?;
+            let whole = match &mut open {
+                Some(open) if open.is_beside(&next) => {
+                    open.add(&next);
+                    None
+                }
+                Some(_) | None => open.replace(next),
+            };
+            if let Some(whole) = whole {
+                self.take(Item::Usage(whole.item()))?;
+            }
+        }
+        match open {
+            Some(whole) => self.take(Item::Usage(whole.item())),
+            None => Ok(()),
+        }
     }
 }
 

@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use mongodb::Cursor;
 use mongodb::bson::{Binary, Document, deserialize_from_slice, doc, serialize_to_vec};
 use mongodb::error::{Error, Result as Answer};
 use serde::Deserialize;
 
 use super::codec::{Met, binary, code, damaged, failed, int, malformed, met, uint};
 use super::connection::answered;
-use super::find::{Find, all, one};
+use super::find::{Find, LIST_MAX, all, one};
 use super::schema::{
     Collections, FEEDS, FIGURE_ASSIGNEES, FIGURE_GENERATIONS, FIGURES, MADE, MILESTONES,
 };
@@ -507,16 +508,18 @@ async fn table(
 ) -> Result<FigureTable, ReadError> {
     let mut table = FigureTable::default();
     let span = (query.interval, query.from, query.to);
-    for cell in cells(collections, query, generation, span).await? {
-        let key = (Timestamp(cell.start), cell.group(query)?);
-        let figures = cell.figures()?;
-        table.entries.entry(key).or_default().merge(&figures);
+    let mut cursor = cells(collections, query, generation, span).await?;
+    while let Some(cell) = next(&mut cursor).await? {
+        let group = cell.group(query)?;
+        table.add(Timestamp(cell.start), group, &cell.figures()?);
         if table.entries.len() > query.entries_max {
             return Ok(table);
         }
     }
+    table.end_interval();
     for span in query.spans_before() {
-        for cell in cells(collections, query, generation, span).await? {
+        let mut cursor = cells(collections, query, generation, span).await?;
+        while let Some(cell) = next(&mut cursor).await? {
             let group = cell.group(query)?;
             *table.open_before.entry(group).or_default() += cell.opened;
         }
@@ -525,16 +528,25 @@ async fn table(
     Ok(table)
 }
 
-/// The cells that a query asks for, of the intervals of one length between two instants.
+/// The next cell, however many there are.
+async fn next(cursor: &mut Cursor<FiguresDocument>) -> Result<Option<FiguresDocument>, ReadError> {
+    let next = async {
+        match cursor.advance().await? {
+            true => cursor.deserialize_current().map(Some),
+            false => Ok(None),
+        }
+    };
+    answered(next).await.map_err(|error| failed(&error))
+}
+
+/// The cells that a query asks for, of the intervals of one length between two instants, in their
+/// order.
 async fn cells(
     collections: &Collections,
     query: &FigureQuery,
     generation: Generation,
     (length, from, to): (Interval, Timestamp, Timestamp),
-) -> Result<Vec<FiguresDocument>, ReadError> {
-    if from >= to {
-        return Ok(Vec::new());
-    }
+) -> Result<Cursor<FiguresDocument>, ReadError> {
     let mut filter = doc! {
         "generation": generation.0, "tenant": query.tenant.number(), "length": code(length.code()),
         "start": {"$gte": from.0, "$lt": to.0},
@@ -550,11 +562,13 @@ async fn cells(
     if let Some(priority) = query.priority {
         filter.insert("priority", code(priority.code()));
     }
-    let find = Find {
-        sort: doc! {"start": 1},
-        ..Find::all(FIGURES, filter, Document::new())
-    };
-    find.read(collections).await
+    let figures = collections.database.collection::<FiguresDocument>(FIGURES);
+    let found = figures
+        .find(filter)
+        .sort(doc! {"start": 1})
+        .max_time(LIST_MAX);
+    let found = answered(found.into_future()).await;
+    found.map_err(|error| failed(&error))
 }
 
 /// The identifier of a user who is or was somebody's assignee.

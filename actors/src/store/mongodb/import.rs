@@ -19,11 +19,11 @@ use super::log::{
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
     FEEDS, FIGURE_ASSIGNEES, FIGURE_GENERATIONS, FIGURES, KEY_USES, LOG, MADE, META, MILESTONES,
-    NAMES, RECORDS, RENAMES, REPLAYS, VERSIONS,
+    NAMES, RECORDS, RENAMES, REPLAYS, USAGE, VERSIONS,
 };
 use super::statements::Statements;
 use super::transfer::{DatabaseImport, MongoTransfer, import_of, is_empty, note_import};
-use super::{carry_over, figures, open, positions, store_key};
+use super::{carry_over, figures, open, positions, store_key, usage};
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::transfer::refuse_other_key;
 use crate::store::transfer_items::COUNTS_DELIVERIES;
@@ -192,6 +192,7 @@ impl Block<'_> {
                 self.insert(MILESTONES, figures::milestones_document(&milestones));
             }
             Item::Made(made) => self.insert(MADE, figures::made_document(&made)),
+            Item::Usage(used) => self.insert(USAGE, usage::imported(&used)),
         }
         Ok(())
     }

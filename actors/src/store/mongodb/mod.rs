@@ -83,6 +83,7 @@ mod store_key;
 mod tests;
 mod tickets;
 mod transfer;
+mod usage;
 mod veil;
 mod versions;
 mod work;

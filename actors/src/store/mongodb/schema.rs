@@ -88,6 +88,8 @@ pub(super) const FIGURE_ASSIGNEES: &str = "figure_assignees";
 pub(super) const MILESTONES: &str = "milestones";
 /// What was made with which credential, day by day.
 pub(super) const MADE: &str = "made";
+/// What accounts used, by day, credential and node.
+pub(super) const USAGE: &str = "usage";
 /// Replays whose deliveries are not all made.
 pub(super) const REPLAYS: &str = "replays";
 
@@ -175,7 +177,8 @@ pub(super) fn indexes() -> Vec<Index> {
     parts.into_iter().flatten().collect()
 }
 
-/// The indexes of what only nodes need: leases, what they tell one another, tickets.
+/// The indexes of what only nodes need: leases, what they tell one another, tickets, and what each
+/// has counted.
 fn node_indexes() -> Vec<Index> {
     vec![
         Index::new(NODES, doc! {"slot": 1}, IndexKind::Unique),
@@ -184,6 +187,12 @@ fn node_indexes() -> Vec<Index> {
         plain(TICKETS, doc! {"account": 1, "ends_at": -1, "_id": 1}),
         plain(TICKETS, doc! {"ends_at": 1}),
         plain(NONCES, doc! {"ends_at": 1}),
+        // What an account used, and how much of its quota every account has used.
+        plain(
+            USAGE,
+            doc! {"account": 1, "day": 1, "credential": 1, "tail": 1},
+        ),
+        plain(USAGE, doc! {"day": 1}),
     ]
 }
 

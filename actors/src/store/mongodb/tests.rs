@@ -13,6 +13,7 @@ mod intents;
 mod names;
 mod round_trips;
 mod unreadable;
+mod usage;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

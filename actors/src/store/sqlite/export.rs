@@ -7,7 +7,7 @@
 //! - `store_key` is handed out as it is wrapped: its master key does not move.
 //! - `conversations`, `records` with `names`, `departed`, `documents` with `readers`, `links`,
 //!   `link_uses` and `anchors`, `versions`, `comments`, `renames`, `chores`, `key_uses`,
-//!   `endpoints`, `deliveries`, `replays`, `counters` and `operator` are handed out.
+//!   `endpoints`, `deliveries`, `replays`, `counters`, `usage` and `operator` are handed out.
 //! - of `figures`, `milestones` and `made` what is of the generation that is shown, and
 //!   `figure_assignees`, are handed out: retention may have taken what they were made of.
 //! - of `scopes` the floor is handed out, the number is the last one of the events; of `meta` what
@@ -30,7 +30,7 @@ use crate::store::{
     DeliveryItem, DepartedItem, DocumentItem, EndpointItem, EventItem, Export, FeedItem,
     FigureAssigneeItem, FigureItem, Generation, Item, KeyUseItem, LinkUseItem, MadeItem, Marks,
     MilestonesItem, NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, Text,
-    TransferError, VersionItem,
+    TransferError, UsageItem, VersionItem,
 };
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
@@ -74,7 +74,9 @@ impl Export for SqliteTransfer {
         let counters = "counters WHERE total <> 0 ORDER BY scope, field, value, status";
         each(connection, counters, &mut |row| take(Item::Counter(row)))?;
         feeds(connection, &mut take)?;
-        figures(connection, &mut take)
+        figures(connection, &mut take)?;
+        let usage = "usage ORDER BY account, day, credential, tail";
+        each(connection, usage, &mut |row| take(Item::Usage(row)))
     }
 }
 
@@ -150,6 +152,10 @@ fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
 }
 
 columns! { of OperatorItem { hash } }
+
+columns! { of UsageItem {
+    account, day, credential, tail, requests, rate_limited, quota_exceeded, forbidden, deliveries, bytes_in, bytes_out,
+} }
 
 columns! {
     /// A row of the log of changes, with what is known of its entity.

@@ -365,7 +365,7 @@ pub(super) fn figures(
     };
 
     let sql = format!(
-        "SELECT {} FROM figures WHERE {}",
+        "SELECT {} FROM figures WHERE {} ORDER BY start",
         FiguresRow::COLUMNS,
         condition.text
     );
@@ -374,13 +374,13 @@ pub(super) fn figures(
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
         let row = FiguresRow::read(row)?;
-        let key = (row.start, group(row.assigned, row.channel, row.priority));
-        let figures = read_figures(row.figures)?;
-        table.entries.entry(key).or_default().merge(&figures);
+        let group = group(row.assigned, row.channel, row.priority);
+        table.add(row.start, group, &read_figures(row.figures)?);
         if table.entries.len() > query.entries_max {
             return Ok(table);
         }
     }
+    table.end_interval();
 
     let sql = format!(
         "SELECT {} FROM figures WHERE {} GROUP BY assigned, channel, priority",

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{insert, only, update};
 use super::transfer::{FileImport, SqliteTransfer, import_of};
-use super::{feed_numbers, recovery, store_key};
+use super::{feed_numbers, recovery, store_key, usage};
 use crate::sealing::MasterKeys;
 use crate::store::transfer::refuse_other_key;
 use crate::store::{
@@ -175,6 +175,7 @@ impl<'c> Block<'c> {
             Item::Figure(_) | Item::FigureAssignee(_) | Item::Milestones(_) | Item::Made(_) => {
                 put_figures(connection, item)?
             }
+            Item::Usage(used) => usage::put(connection, &used)?,
         }
         Ok(())
     }

@@ -58,6 +58,7 @@ mod timed;
 mod timeline;
 mod trails;
 mod transfer;
+mod usage;
 mod versions;
 mod wal_preallocation;
 mod work;

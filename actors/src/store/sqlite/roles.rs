@@ -8,7 +8,7 @@ use super::work::{FigureChange, Work};
 use super::{
     ReadClass, SqliteStore, activity, audit, chain, chores, delivery_lists, document_lists,
     document_loads, events, figures, identifiers, lists, loads, message_lists, older_keys,
-    revisions, store_key, timed, versions,
+    revisions, store_key, timed, usage, versions,
 };
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::digest::payload_digests;
@@ -18,10 +18,11 @@ use crate::store::{
     DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
     EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore,
     FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses,
-    Lists, Made, MadeCell, MadeQuery, MessageQuery, Nodes, Nonce, OwnedConversation, OwnedDocument,
-    ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SpentNonces, Store, StoreHealth,
-    StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord,
-    StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, VersionQuery, WebhookState, Written,
+    Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
+    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SpentNonces, Store,
+    StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
+    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice,
+    UsageStore, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -35,6 +36,7 @@ use colloquy_model::id::{MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
+use colloquy_model::usage::DayUsage;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 use std::path::Path;
 use std::sync::Arc;
@@ -491,6 +493,27 @@ impl StoreKeys for SqliteStore {
         // Unsent, the reply is dropped and the answer is that the store is away.
         let _ = self.send(Work::Rewrap { change, reply });
         Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
+    }
+}
+
+impl UsageStore for SqliteStore {
+    fn add_usage(&self, slice: Arc<UsageSlice>) -> Later<Result<(), ReadError>> {
+        let (reply, answer) = oneshot::channel();
+        // Unsent, the reply is dropped and the answer is that the store is away.
+        let _ = self.send(Work::AddUsage { slice, reply });
+        Box::pin(async move { answer.await.map(|_| ()).map_err(|_| ReadError::Away) })
+    }
+
+    fn usage(&self, query: UsageQuery) -> Later<Result<Vec<DayUsage>, ReadError>> {
+        let class = ReadClass::of(Tenant::account(query.account));
+        self.lists
+            .read(class, move |connection| usage::days(connection, query))
+    }
+
+    fn requests_since(&self, day: Timestamp) -> Later<Result<Vec<NodeRequests>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            usage::requests_since(connection, day)
+        })
     }
 }
 

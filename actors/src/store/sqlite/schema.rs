@@ -6,7 +6,8 @@ use super::codec::only;
 use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13];
+pub(super) const MIGRATIONS: &[&str] =
+    &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -243,6 +244,16 @@ CREATE TABLE IF NOT EXISTS made(
   messages INTEGER NOT NULL, documents INTEGER NOT NULL,
   PRIMARY KEY(generation, scope, day, credential)) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS figure_assignees(n INTEGER PRIMARY KEY, tail INTEGER NOT NULL) STRICT;
+";
+
+/// What accounts used: by day (when it begins) and by the code of the credential, 0 for none.
+const V14: &str = "
+CREATE TABLE IF NOT EXISTS usage(
+  account INTEGER NOT NULL, day INTEGER NOT NULL, credential INTEGER NOT NULL, tail INTEGER NOT NULL,
+  requests INTEGER NOT NULL, rate_limited INTEGER NOT NULL, quota_exceeded INTEGER NOT NULL, forbidden INTEGER NOT NULL,
+  deliveries INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,
+  PRIMARY KEY(account, day, credential, tail)) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS usage_by_day ON usage(day, account, requests);
 ";
 
 /// Brings the file to this version.

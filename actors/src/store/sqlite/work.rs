@@ -1,9 +1,13 @@
 //! What the writer is asked, and where its answers go.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use crate::store::digest::PayloadDigests;
-use crate::store::{DeliverySlice, FigureSlice, Nonce, Rewrap, Settle, Stored, Unwritten, Written};
+use crate::store::{
+    DeliverySlice, FigureSlice, Nonce, Rewrap, Settle, Stored, Unwritten, UsageSlice, Written,
+};
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
@@ -49,6 +53,10 @@ pub(super) enum Work {
         change: FigureChange,
         reply: oneshot::Sender<bool>,
     },
+    AddUsage {
+        slice: Arc<UsageSlice>,
+        reply: oneshot::Sender<bool>,
+    },
     BeginDeliveries {
         reply: oneshot::Sender<Position>,
     },
@@ -80,6 +88,7 @@ impl Work {
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
             | Work::Figures { .. }
+            | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => None,
         }
@@ -96,6 +105,7 @@ impl Work {
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
             | Work::Figures { .. }
+            | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
             | Work::Close { .. } => 0,
         }
@@ -110,6 +120,7 @@ impl Work {
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
             | Work::Figures { .. }
+            | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. } => true,
             Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
         }

@@ -120,6 +120,7 @@ mod tests {
             | Work::Rewrap { .. }
             | Work::Figures { .. }
             | Work::BeginDeliveries { .. }
+            | Work::AddUsage { .. }
             | Work::Close { .. } => None,
         };
         arrivals

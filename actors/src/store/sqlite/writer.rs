@@ -25,7 +25,7 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
-use super::{codec, figures, loads, nonces, store_key};
+use super::{codec, figures, loads, nonces, store_key, usage};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
@@ -240,6 +240,10 @@ impl Writer {
                 Work::Figures { change, .. } => {
                     Ok(Done::Tried(figures::change(&self.connection, change)?))
                 }
+                Work::AddUsage { slice, .. } => {
+                    usage::add(&self.connection, slice)?;
+                    Ok(Done::Tried(true))
+                }
                 Work::BeginDeliveries { .. } => {
                     delivery_tidying::forget_gone(&self.connection)?;
                     Ok(Done::Nothing)
@@ -325,7 +329,8 @@ impl Writer {
                 }
                 Work::SpendNonce { reply, .. }
                 | Work::Rewrap { reply, .. }
-                | Work::Figures { reply, .. } => {
+                | Work::Figures { reply, .. }
+                | Work::AddUsage { reply, .. } => {
                     if let Ok(Done::Tried(first)) = verdict {
                         replies.tried.push((reply, first));
                     }
@@ -515,7 +520,7 @@ enum Done {
     /// What became of deliveries.
     Slice(Delivered),
     /// Whether a nonce was spent for the first time, the store key was kept as it was said to be, or
-    /// figures could be changed.
+    /// figures could be changed; of what accounts used it was written.
     Tried(bool),
     /// Of deliveries nothing, and nothing ever will be.
     Unwritable,

@@ -459,7 +459,7 @@ pub(super) fn reason(problem: &Problem) -> String {
 /// What whoever reads a page can do about a refusal.
 pub(super) fn advice(problem: &Problem) -> String {
     match problem.kind {
-        Kind::RateLimited | Kind::Unavailable => {
+        Kind::RateLimited | Kind::QuotaExceeded | Kind::Unavailable => {
             let seconds = problem.retry_after_seconds.unwrap_or(1);
             let unsure = match problem.outcome {
                 Some(Outcome::Unknown) => {

@@ -1,5 +1,6 @@
 //! What is to be done without anybody asking: chores that commits left, and times that have come,
-//! of which only the node that leads is told. And what is spent once, at whichever node.
+//! of which only the node that leads is told. And what is spent once, at whichever node, and what each
+//! node counts.
 
 use std::sync::Arc;
 
@@ -13,16 +14,17 @@ use super::super::find::all;
 use super::super::log::ChoreDocument;
 use super::super::schema::{CHORES, Collections};
 use super::super::work::Work;
-use super::super::{nonces, store_key};
+use super::super::{nonces, store_key, usage};
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::{
-    Later, Nonce, ReadError, Rewrap, SpentNonces, StoreKeys, Timed, TimedCursor, TimedQuery,
-    TimerStore, Timing,
+    Later, NodeRequests, Nonce, ReadError, Rewrap, SpentNonces, StoreKeys, Timed, TimedCursor,
+    TimedQuery, TimerStore, Timing, UsageQuery, UsageSlice, UsageStore,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Chore;
 use colloquy_model::id::ConversationId;
 use colloquy_model::time::Timestamp;
+use colloquy_model::usage::DayUsage;
 
 impl TimerStore for MongoStore {
     fn chores(&self) -> Later<Result<Vec<Chore>, ReadError>> {
@@ -71,6 +73,29 @@ impl StoreKeys for MongoStore {
     fn rewrap(&self, change: Rewrap) -> Later<Result<bool, ReadError>> {
         let collections = self.collections.clone();
         self.read(async move { store_key::rewrap(&collections, change).await })
+    }
+}
+
+impl UsageStore for MongoStore {
+    fn add_usage(&self, slice: Arc<UsageSlice>) -> Later<Result<(), ReadError>> {
+        let (collections, node) = (self.collections.clone(), self.membership.number());
+        self.read(async move {
+            let added = usage::adding(&slice, node).run(&collections.database).await;
+            added.map_err(|error| failed(&error))
+        })
+    }
+
+    fn usage(&self, query: UsageQuery) -> Later<Result<Vec<DayUsage>, ReadError>> {
+        let collections = self.collections.clone();
+        let turn = self.in_turn(Tenant::account(query.account), async move {
+            usage::days(&collections, query).await
+        });
+        self.read(turn)
+    }
+
+    fn requests_since(&self, day: Timestamp) -> Later<Result<Vec<NodeRequests>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { usage::requests_since(&collections, day).await })
     }
 }
 

@@ -1,0 +1,363 @@
+//! What is counted of requests, in memory: asked with each request by many threads without an actor,
+//! a few tables, each behind its lock.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::calendar::{Calendar, Turn};
+use super::monthly_requests::MonthlyRequests;
+use crate::store::{AccountUsage, NodeRequests, UsageQuery};
+use colloquy_model::time::Timestamp;
+use colloquy_model::usage::{CountedCredential, DayUsage, UsageCounts};
+
+/// Enough tables that HTTP threads seldom wait for a lock.
+const SHARDS: usize = 16;
+
+/// Whose requests are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Who {
+    /// The account's small number.
+    pub account: u32,
+    /// The credential that the request came with.
+    pub credential: CountedCredential,
+}
+
+/// The account's quota of this month is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaSpent {
+    /// When the next month begins.
+    pub resets_at: Timestamp,
+}
+
+/// How much of its quota an account has used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaStatus {
+    /// Requests of this month, as far as this node knows.
+    pub used: u64,
+    /// When the next month begins.
+    pub resets_at: Timestamp,
+}
+
+/// What one account, one day and one credential counts under.
+type CountedUnder = (u32, Timestamp, CountedCredential);
+
+/// What is counted of some accounts.
+struct Table {
+    calendar: Calendar,
+    /// The requests of this month, by account.
+    accounts: HashMap<u32, MonthlyRequests>,
+    /// What was counted and is not handed to the store.
+    counted: HashMap<CountedUnder, UsageCounts>,
+}
+
+impl Table {
+    /// The account's requests of the month that this instant falls into.
+    fn requests(&mut self, account: u32) -> &mut MonthlyRequests {
+        self.accounts.entry(account).or_default()
+    }
+
+    fn count(&mut self, who: Who, now: Timestamp, counts: UsageCounts) {
+        let under = (who.account, self.calendar.day_of(now), who.credential);
+        *self.counted.entry(under).or_default() += counts;
+    }
+}
+
+/// What is counted of all accounts at this node.
+pub struct UsageCounter {
+    shards: [Mutex<Table>; SHARDS],
+    /// Whether a month began whose requests the store may know more of.
+    turned: AtomicBool,
+}
+
+impl UsageCounter {
+    /// Nothing is counted yet.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        let table = || Table {
+            calendar: Calendar::at(now),
+            accounts: HashMap::new(),
+            counted: HashMap::new(),
+        };
+        UsageCounter {
+            shards: std::array::from_fn(|_| Mutex::new(table())),
+            turned: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes one request out of the account's quota (0: it has none), until it is let in or not.
+    ///
+    /// # Errors
+    /// The quota of this month is spent; that is counted.
+    pub fn reserve(
+        &self,
+        who: Who,
+        quota: u64,
+        now: Timestamp,
+    ) -> Result<QuotaPermit<'_>, QuotaSpent> {
+        let mut table = self.table(who.account, now);
+        if table.requests(who.account).take(quota) {
+            return Ok(QuotaPermit {
+                counter: self,
+                who,
+                now,
+                month: table.calendar.month(),
+                is_open: true,
+            });
+        }
+        let refused = UsageCounts {
+            quota_exceeded: 1,
+            ..UsageCounts::default()
+        };
+        table.count(who, now, refused);
+        Err(QuotaSpent {
+            resets_at: table.calendar.next_month(),
+        })
+    }
+
+    /// Counts what came of a request.
+    pub fn count(&self, who: Who, now: Timestamp, counts: UsageCounts) {
+        self.table(who.account, now).count(who, now, counts);
+    }
+
+    /// Counts an attempt to deliver to a webhook endpoint of the account: no credential made it.
+    pub fn count_delivery(&self, account: u32, now: Timestamp) {
+        let who = Who {
+            account,
+            credential: CountedCredential::NONE,
+        };
+        let counts = UsageCounts {
+            deliveries: 1,
+            ..UsageCounts::default()
+        };
+        self.count(who, now, counts);
+    }
+
+    /// How much of its quota an account has used.
+    #[must_use]
+    pub fn quota(&self, account: u32, now: Timestamp) -> QuotaStatus {
+        let table = self.table(account, now);
+        let requests = table.accounts.get(&account);
+        QuotaStatus {
+            used: requests.map_or(0, MonthlyRequests::used),
+            resets_at: table.calendar.next_month(),
+        }
+    }
+
+    /// What was counted since this was asked last.
+    pub(super) fn take_counted(&self) -> Vec<AccountUsage> {
+        let taken = self.shards.iter().flat_map(|shard| {
+            let counted = std::mem::take(&mut shard.lock().counted);
+            counted.into_iter().map(account_usage)
+        });
+        taken.collect()
+    }
+
+    /// What was counted of an account on these days and not taken yet.
+    pub(super) fn counted(&self, query: UsageQuery) -> Vec<DayUsage> {
+        let table = self.shard(query.account).lock();
+        let counted = table.counted.iter().filter(|((account, day, _), _)| {
+            *account == query.account && (query.from..query.to).contains(day)
+        });
+        counted
+            .map(|(under, counts)| account_usage((*under, *counts)).used)
+            .collect()
+    }
+
+    /// The requests that each account has made here this month, where other nodes do not know all of
+    /// them.
+    pub(super) fn take_untold(&self, month: Timestamp) -> Vec<(u32, u64)> {
+        let mut untold = Vec::new();
+        for shard in &self.shards {
+            let mut table = shard.lock();
+            if table.calendar.month() != month {
+                continue;
+            }
+            let accounts = table.accounts.iter_mut();
+            untold.extend(accounts.filter_map(|(account, requests)| {
+                let here = requests.take_untold()?;
+                Some((*account, here))
+            }));
+        }
+        untold
+    }
+
+    /// Takes in what nodes have let in since this month began; `own` is this node.
+    pub(super) fn learn(&self, month: Timestamp, own: u64, known: &[NodeRequests]) {
+        for NodeRequests {
+            account,
+            node,
+            requests,
+        } in known
+        {
+            let mut table = self.shard(*account).lock();
+            if table.calendar.month() != month {
+                continue;
+            }
+            let of_account = table.requests(*account);
+            match *node == own {
+                true => of_account.recover(*requests),
+                false => of_account.learn(*node, *requests),
+            }
+        }
+    }
+
+    /// Goes on to this instant. Whether a month began since this was asked last.
+    pub(super) fn has_turned(&self, now: Timestamp) -> bool {
+        for shard in &self.shards {
+            self.turn(&mut shard.lock(), now);
+        }
+        self.turned.swap(false, Ordering::Relaxed)
+    }
+
+    fn table(&self, account: u32, now: Timestamp) -> MutexGuard<'_, Table> {
+        let mut table = self.shard(account).lock();
+        self.turn(&mut table, now);
+        table
+    }
+
+    fn turn(&self, table: &mut Table, now: Timestamp) {
+        if table.calendar.turn_to(now) == Turn::OtherMonth {
+            table.accounts.clear();
+            self.turned.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "below the length by the remainder")]
+    fn shard(&self, account: u32) -> &Mutex<Table> {
+        &self.shards[account as usize % SHARDS]
+    }
+}
+
+fn account_usage(
+    ((account, day, credential), counts): (CountedUnder, UsageCounts),
+) -> AccountUsage {
+    AccountUsage {
+        account,
+        used: DayUsage {
+            day,
+            credential,
+            counts,
+        },
+    }
+}
+
+/// One request that was taken out of a quota. Dropped before it is let in, it goes back.
+#[must_use]
+pub struct QuotaPermit<'c> {
+    counter: &'c UsageCounter,
+    who: Who,
+    now: Timestamp,
+    month: Timestamp,
+    is_open: bool,
+}
+
+impl QuotaPermit<'_> {
+    /// The request is let in: it counts.
+    pub fn spend(mut self) {
+        self.is_open = false;
+        let let_in = UsageCounts {
+            requests: 1,
+            ..UsageCounts::default()
+        };
+        self.counter.count(self.who, self.now, let_in);
+    }
+
+    /// The rate limit refuses the request: that is what counts.
+    pub fn refuse(self) {
+        let refused = UsageCounts {
+            rate_limited: 1,
+            ..UsageCounts::default()
+        };
+        self.counter.count(self.who, self.now, refused);
+    }
+}
+
+impl Drop for QuotaPermit<'_> {
+    fn drop(&mut self) {
+        if !self.is_open {
+            return;
+        }
+        let mut table = self.counter.shard(self.who.account).lock();
+        if table.calendar.month() == self.month {
+            table.requests(self.who.account).give_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colloquy_model::id::KeyId;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap_or(Timestamp::MIN)
+    }
+
+    fn who(now: Timestamp) -> Who {
+        Who {
+            account: 1,
+            credential: KeyId::new(now).into(),
+        }
+    }
+
+    #[test]
+    fn a_quota_lets_in_as_many_requests_as_it_has_and_the_next_month_as_many_again() {
+        let now = at("2026-11-30T23:59:58Z");
+        let (counter, who) = (UsageCounter::new(now), who(now));
+        for _ in 0..3 {
+            assert!(counter.reserve(who, 3, now).map(QuotaPermit::spend).is_ok());
+        }
+        let spent = counter.reserve(who, 3, now).map(drop);
+        let resets_at = at("2026-12-01T00:00:00Z");
+        assert_eq!(spent, Err(QuotaSpent { resets_at }));
+        assert!(
+            counter
+                .reserve(who, 3, resets_at)
+                .map(QuotaPermit::spend)
+                .is_ok()
+        );
+        assert_eq!(counter.quota(1, resets_at).used, 1);
+        assert!(counter.has_turned(resets_at));
+        let mut days = counter.take_counted();
+        days.sort_unstable_by_key(|usage| usage.used.day);
+        let counted: Vec<_> = days
+            .iter()
+            .map(|usage| (usage.used.counts.requests, usage.used.counts.quota_exceeded))
+            .collect();
+        assert_eq!(counted, [(3, 1), (1, 0)]);
+    }
+
+    #[test]
+    fn what_the_rate_limit_refuses_or_nobody_waits_for_goes_back() {
+        let now = at("2026-11-15T12:00:00Z");
+        let (counter, who) = (UsageCounter::new(now), who(now));
+        assert!(counter.reserve(who, 1, now).map(drop).is_ok());
+        assert!(
+            counter
+                .reserve(who, 1, now)
+                .map(QuotaPermit::refuse)
+                .is_ok()
+        );
+        assert_eq!(counter.quota(1, now).used, 0);
+        let counted = counter.take_counted();
+        let rate_limited: u64 = counted.iter().map(|one| one.used.counts.rate_limited).sum();
+        assert_eq!(rate_limited, 1);
+    }
+
+    #[test]
+    fn what_other_nodes_say_of_another_month_is_let_be() {
+        let now = at("2026-11-15T12:00:00Z");
+        let counter = UsageCounter::new(now);
+        let known = [NodeRequests {
+            account: 1,
+            node: 7,
+            requests: 5,
+        }];
+        counter.learn(at("2026-12-01T00:00:00Z"), 0, &known);
+        assert_eq!(counter.quota(1, now).used, 0);
+        counter.learn(at("2026-11-01T00:00:00Z"), 0, &known);
+        assert_eq!(counter.quota(1, now).used, 5);
+    }
+}

@@ -1,0 +1,93 @@
+//! An account's requests of this month: what this node has let in, and what it knows of the others.
+//! Pure rules; knows no clock.
+
+/// An account's requests of this month.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct MonthlyRequests {
+    /// What this node has let in.
+    here: u64,
+    /// What each other node is known to have let in, by the rest of its identifier.
+    elsewhere: Vec<(u64, u64)>,
+    /// The sum of these.
+    elsewhere_total: u64,
+    /// Whether other nodes have not been told of all that was let in here.
+    untold: bool,
+}
+
+impl MonthlyRequests {
+    /// How many there were at all nodes.
+    pub(super) fn used(&self) -> u64 {
+        self.here.saturating_add(self.elsewhere_total)
+    }
+
+    /// Counts one more, if there were fewer than the quota; 0: no quota.
+    pub(super) fn take(&mut self, quota: u64) -> bool {
+        if quota > 0 && self.used() >= quota {
+            return false;
+        }
+        self.here += 1;
+        self.untold = true;
+        true
+    }
+
+    /// Takes back one that was counted and not let in after all.
+    pub(super) fn give_back(&mut self) {
+        self.here = self.here.saturating_sub(1);
+        self.untold = true;
+    }
+
+    /// Takes in what this node is stored to have let in.
+    pub(super) fn recover(&mut self, requests: u64) {
+        self.here = self.here.max(requests);
+    }
+
+    /// Takes in what another node has let in. It never becomes less.
+    pub(super) fn learn(&mut self, node: u64, requests: u64) {
+        match self.elsewhere.iter_mut().find(|(known, _)| *known == node) {
+            Some((_, known)) => *known = requests.max(*known),
+            None => self.elsewhere.push((node, requests)),
+        }
+        let all = self.elsewhere.iter().map(|(_, requests)| *requests);
+        self.elsewhere_total = all.fold(0, u64::saturating_add);
+    }
+
+    /// What this node has let in, if the others have not been told of all of it.
+    pub(super) fn take_untold(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.untold).then_some(self.here)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_holds_for_all_nodes_together() {
+        let mut requests = MonthlyRequests::default();
+        requests.recover(3);
+        requests.learn(7, 4);
+        requests.learn(8, 1);
+        assert!(requests.take(9), "the ninth");
+        assert!(!requests.take(9));
+        assert!(requests.take(10), "a quota that was raised");
+        assert!(!requests.take(1), "one that was lowered");
+        assert!(requests.take(0), "none");
+        assert_eq!(requests.used(), 11);
+        requests.give_back();
+        assert_eq!(requests.used(), 10);
+    }
+
+    #[test]
+    fn what_is_known_of_a_node_never_becomes_less_and_is_told_once() {
+        let mut requests = MonthlyRequests::default();
+        requests.learn(7, 4);
+        requests.learn(7, 2);
+        assert_eq!(requests.used(), 4);
+        assert_eq!(requests.take_untold(), None);
+        assert!(requests.take(0));
+        assert_eq!(requests.take_untold(), Some(1));
+        assert_eq!(requests.take_untold(), None);
+        requests.recover(1);
+        assert_eq!(requests.used(), 5, "it was counted before it was stored");
+    }
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The black-box tests that these arguments of the test binary name. What fails beside others is run
+# once more, each by itself: on a machine with two cores that others use, too, what has to happen
+# within a time may not. Whatever needed that is told at the end, by name, with what it said at first.
+#
+# No second run has what must never happen, however busy the machine is (a write that is lost, doubled,
+# reordered or half done, a text that stays, one account that sees another), and nothing where more
+# than three have failed: that is no accident.
+#
+# Usage: tests/black_box.sh [ARGUMENT OF THE TEST BINARY...], for example: tests/black_box.sh lists:: messages::
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+# Like all of tests/run it builds the whole workspace: one package by itself has other features, with
+# which everything would be compiled once more.
+AGAIN_MAX=3
+NEVER='^(addresses|assigned|audit|audit_chain|bulk|check|concurrency|crash|delivery_order|disk|document_crash|encrypted_texts|encryption|idempotency|linearizability|moving|oauth|redaction|scopes|signatures|unreadable|nodes::(commits|conditions|faults|links|paused|writers))::'
+
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+cargo test --workspace --test blackbox -- "$@" 2>&1 | tee "$said"
+status=${PIPESTATUS[0]}
+((status)) || exit 0
+
+mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$said" | sort -u)
+if ((${#failed[@]} == 0 || ${#failed[@]} > AGAIN_MAX)) || printf '%s\n' "${failed[@]}" | grep -E "$NEVER" >/dev/null; then
+  exit "$status"
+fi
+for test in "${failed[@]}"; do
+  printf '\n== once more, by itself: %s\n' "$test"
+  cargo test --workspace --test blackbox -- --exact "$test" || exit 1
+done
+printf '\npassed by itself, failed beside others: %s\n' "${failed[@]}"

@@ -5,7 +5,7 @@ use colloquy_model::interval::Interval;
 use colloquy_model::time::Timestamp;
 use maud::{Markup, html};
 
-use super::figures::duration;
+use super::figures::{bytes, duration};
 use super::parts::grouped;
 
 /// The lines that a picture has at most: so many can be told apart by their dashes.
@@ -19,6 +19,7 @@ pub(super) const SCRIPTS: &[&str] = &["uPlot.iife.min.js", "charts.js"];
 pub(super) enum Unit {
     Count,
     Seconds,
+    Bytes,
 }
 
 impl Unit {
@@ -28,6 +29,7 @@ impl Unit {
             Unit::Count if value < 0.0 => format!("−{}", grouped(-value as u64)),
             Unit::Count => grouped(value as u64),
             Unit::Seconds => duration(value),
+            Unit::Bytes => bytes(value as u64),
         }
     }
 
@@ -36,8 +38,69 @@ impl Unit {
         match self {
             Unit::Count => "count",
             Unit::Seconds => "seconds",
+            Unit::Bytes => "bytes",
         }
     }
+}
+
+/// How far apart the rows of a table are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Minute,
+    Hour,
+    Day,
+    Month,
+}
+
+impl From<Interval> for Step {
+    fn from(interval: Interval) -> Self {
+        match interval {
+            Interval::Hour => Step::Hour,
+            Interval::Day => Step::Day,
+            Interval::Month => Step::Month,
+        }
+    }
+}
+
+impl Step {
+    /// The word for one.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Step::Minute => "minute",
+            Step::Hour => "hour",
+            Step::Day => "day",
+            Step::Month => "month",
+        }
+    }
+
+    /// What stands above them.
+    fn head(self) -> &'static str {
+        match self {
+            Step::Minute => "Minute (UTC)",
+            Step::Hour => "Hour (UTC)",
+            Step::Day => "Day",
+            Step::Month => "Month",
+        }
+    }
+
+    /// What one is called, by when it begins.
+    fn name(self, start: Timestamp) -> String {
+        let start = start.to_string();
+        let part = match self {
+            Step::Minute => start.get(11..16),
+            Step::Hour => start.get(..16),
+            Step::Day => start.get(..10),
+            Step::Month => start.get(..7),
+        };
+        part.unwrap_or_default().replace('T', " ")
+    }
+}
+
+/// The intervals over which charts go, oldest first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span<'a> {
+    pub(super) step: Step,
+    pub(super) starts: &'a [Timestamp],
 }
 
 /// A column of a table, and a line of the picture.
@@ -83,8 +146,8 @@ pub(super) struct Chart {
     pub(super) lines: Vec<Line>,
 }
 
-/// The charts of a page, over the intervals that begin at these instants.
-pub(super) fn figures(charts: &[Chart], interval: Interval, starts: &[Timestamp]) -> Markup {
+/// The charts of a page, over these intervals.
+pub(super) fn figures(charts: &[Chart], span: Span<'_>) -> Markup {
     html! {
         @for chart in charts {
             section.card.figure id={ "figure-" (chart.id) } aria-labelledby={ "chart-" (chart.id) } {
@@ -92,30 +155,25 @@ pub(super) fn figures(charts: &[Chart], interval: Interval, starts: &[Timestamp]
                 p.said { (chart.said) }
                 div.pictured {
                     div.plot hidden role="img" aria-label={ (chart.title) ": the table beside it says the same" } {}
-                    (table(chart, interval, starts))
+                    (table(chart, span))
                 }
             }
         }
     }
 }
 
-fn table(chart: &Chart, interval: Interval, starts: &[Timestamp]) -> Markup {
-    let head = match interval {
-        Interval::Hour => "Hour (UTC)",
-        Interval::Day => "Day",
-        Interval::Month => "Month",
-    };
+fn table(chart: &Chart, Span { step, starts }: Span<'_>) -> Markup {
     html! {
         div.table.low tabindex="0" role="region" aria-label={ (chart.title) " as a table" } {
             table data-unit=(chart.unit.name()) {
                 caption.hidden { (chart.title) ", newest first" }
                 thead { tr {
-                    th { (head) }
+                    th { (step.head()) }
                     @for line in &chart.lines { th.number data-drawn[line.is_drawn] { (line.name) } }
                 } }
                 tbody {
                     @for (row, start) in starts.iter().enumerate().rev() { tr {
-                        th scope="row" { time datetime=(start) { (named(interval, *start)) } }
+                        th scope="row" { time datetime=(start) { (step.name(*start)) } }
                         @for line in &chart.lines { (cell(line.unit, line.values.get(row).copied().flatten())) }
                     } }
                 }
@@ -126,15 +184,4 @@ fn table(chart: &Chart, interval: Interval, starts: &[Timestamp]) -> Markup {
 
 fn cell(unit: Unit, value: Option<f64>) -> Markup {
     html! { td.number data-value=[value] { (value.map_or("—".to_owned(), |value| unit.words(value))) } }
-}
-
-/// What an interval is called, by when it begins.
-fn named(interval: Interval, start: Timestamp) -> String {
-    let start = start.to_string();
-    let until = |end| start.get(..end).unwrap_or_default().replace('T', " ");
-    match interval {
-        Interval::Hour => until(16),
-        Interval::Day => until(10),
-        Interval::Month => until(7),
-    }
 }

@@ -50,9 +50,9 @@ pub(super) fn duration(seconds: f64) -> String {
     let ms = (seconds * 1e3).round() as u64;
     match ms {
         ..1_000 => format!("{ms} ms"),
-        ..60_000 => format!("{:.1} s", ms as f64 / 1e3),
-        ..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
-        ..86_400_000 => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+        1_000..60_000 => format!("{:.1} s", ms as f64 / 1e3),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
+        3_600_000..86_400_000 => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
         _ => format!("{} d {} h", grouped(ms / 86_400_000), ms / 3_600_000 % 24),
     }
 }

@@ -5,8 +5,8 @@
 //! - `reply.rs` what is answered; `layout.rs` what all pages have around them; `parts.rs` what
 //!   several pages are made of; `assets.rs` styles, scripts, icon
 //! - `history.rs` what the server did in the last hour and day; `attention.rs` what needs an operator;
-//!   `figures.rs` how pages write figures; `charts.rs` figures over time as text, picture and table;
-//!   `period.rs` the days of which they are asked for
+//!   `figures.rs` how pages write figures; `charts.rs` figures over time as text, picture and table,
+//!   `grouped.rs` those with a line for each group; `period.rs` the days of which they are asked for
 //! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …; a folder where
 //!   it has many: `documents/`
 //!
@@ -30,9 +30,11 @@ mod customers;
 mod documents;
 mod figures;
 mod forms;
+mod grouped;
 mod history;
 mod inbox;
 mod layout;
+mod limits;
 mod nodes;
 mod operators;
 mod overview;
@@ -44,6 +46,7 @@ mod session;
 mod sign_in;
 mod store;
 mod supervision;
+mod usage;
 mod users;
 mod webhooks;
 
@@ -207,6 +210,8 @@ fn is_of_account(path: &[&str]) -> bool {
                 | "documents"
                 | "analytics"
                 | "analytics.csv"
+                | "usage"
+                | "usage.csv"
                 | "webhooks"
                 | "settings"
                 | "audit",
@@ -271,6 +276,8 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
         ["customers", ..] => customers::answer(visit, session, asked).await,
         ["analytics" | "analytics.csv", ..] => analytics::answer(visit, session, asked).await,
+        ["usage" | "usage.csv", ..] => usage::answer(visit, session, asked).await,
+        ["limits", ..] => limits::answer(visit, session, asked).await,
         ["webhooks", ..] => webhooks::answer(visit, session, asked).await,
         ["settings"] if asked.form.is_none() => Ok(Reply::see_other("/console/settings/account")),
         ["settings", "account", ..] => account::answer(visit, session, asked).await,

@@ -60,13 +60,26 @@ fn midnight(visit: &Visit, name: &'static str) -> Result<Option<Timestamp>, Prob
         .map_err(|_| Problem::invalid(name, "must be a day, such as 2026-03-15"))
 }
 
+/// An edge of what an answer's `meta` spans, which may be a day or an instant.
+fn edge(meta: &Value, name: &str) -> Option<Timestamp> {
+    let written = text(meta, name);
+    let at = written.parse();
+    at.or_else(|_| format!("{written}T00:00:00Z").parse()).ok()
+}
+
 /// The first and the last day of what an answer's `meta` spans, as fields for days hold them.
 pub(super) fn days(meta: &Value) -> [(String, String); 2] {
     let day = |at: Timestamp| at.to_string().chars().take(10).collect::<String>();
-    let at = |name| text(meta, name).parse::<Timestamp>();
-    let to = at("to").map(|behind| day(behind - MOMENT));
+    let from = edge(meta, "from").map(day);
+    let to = edge(meta, "to").map(|behind| day(behind - MOMENT));
     [
-        ("from".to_owned(), at("from").map(day).unwrap_or_default()),
+        ("from".to_owned(), from.unwrap_or_default()),
         ("to".to_owned(), to.unwrap_or_default()),
     ]
+}
+
+/// When the intervals begin that an answer's `meta` spans.
+pub(super) fn starts(meta: &Value, interval: Interval) -> Vec<Timestamp> {
+    let span = edge(meta, "from").zip(edge(meta, "to"));
+    span.map_or_else(Vec::new, |(from, to)| interval.starts(from, to).collect())
 }

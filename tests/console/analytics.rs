@@ -3,53 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::super::support::console::{Person, Seen};
+use super::super::support::console::Person;
 use super::super::support::{Account, Client, Server, account};
 use super::browser_of;
+use super::figures::{Table, assert_refused, between, said};
 
 const PAGE: &str = "/console/analytics";
 const FIGURES: &str = "/v1/analytics/conversations";
-
-/// A table of the page as it stands beside a chart.
-#[derive(Debug)]
-struct Table {
-    columns: Vec<String>,
-    /// When each interval begins, and its values; newest first.
-    rows: Vec<(String, Vec<Option<f64>>)>,
-}
-
-/// What stands in a text between these two.
-fn between<'t>(text: &'t str, before: &str, behind: &str) -> &'t str {
-    let found = text.split_once(before);
-    let (_, rest) = found.unwrap_or_else(|| panic!("no {before:?}: {text}"));
-    rest.split(behind).next().unwrap()
-}
-
-/// The part of the page that one chart has.
-fn figure<'p>(page: &'p str, chart: &str) -> &'p str {
-    between(page, &format!("id=\"figure-{chart}\""), "</section>")
-}
-
-impl Table {
-    fn of(page: &str, chart: &str) -> Self {
-        let table = between(figure(page, chart), "<table", "</table>");
-        let (head, body) = table.split_once("<tbody>").unwrap();
-        let columns = head.split("<th class=\"number\"").skip(1);
-        let columns = columns.map(|one| between(one, ">", "<").to_owned());
-        let rows = body.split("<tr>").skip(1).map(|row| {
-            let start = between(row, "datetime=\"", "\"").to_owned();
-            let cells = row.split("<td").skip(1).map(|cell| {
-                let (_, value) = cell.split_once("data-value=\"")?;
-                value.split('"').next().unwrap().parse().ok()
-            });
-            (start, cells.collect())
-        });
-        Table {
-            columns: columns.collect(),
-            rows: rows.collect(),
-        }
-    }
-}
 
 async fn begun(c: &Client, channel: &str) -> String {
     let new = json!({"customer_id": c.customer().await, "channel": channel});
@@ -199,10 +159,6 @@ async fn a_text_beside_each_chart_says_the_same() {
     let account = account().await;
     fill(&account.live()).await;
     let person = Person::user(&account, "agent").await;
-    let said = |page: &str, chart: &str| {
-        let text = between(figure(page, chart), "<p class=\"said\"", "</p>");
-        text.split_once('>').unwrap().1.to_owned()
-    };
     let page = person.page(&format!("{PAGE}?interval=month")).await;
     for (chart, words) in [
         (
@@ -283,20 +239,6 @@ async fn a_browser_that_would_rather_have_csv_gets_the_page() {
     let person = person.behind("accept", "text/csv");
     assert_eq!(Table::of(&person.page(PAGE).await, "open").rows.len(), 31);
     assert_eq!(Table::of(&whole, "open").rows.len(), 31);
-}
-
-/// Fails where the form is not shown again with this field, its words and what was filled in.
-#[track_caller]
-fn assert_refused(seen: &Seen, field: &str, words: &str, kept: &[(&str, &str)]) {
-    let wrong = between(&seen.text, &format!("id=\"wrong-{field}\""), "</p>");
-    assert!(wrong.contains(words), "{field}: {wrong}");
-    for (name, value) in kept {
-        let input = between(&seen.text, &format!("id=\"field-{name}\""), ">");
-        let select = between(&seen.text, &format!("id=\"field-{name}\""), "</div>");
-        let is_kept = input.contains(&format!("value=\"{value}\""))
-            || select.contains(&format!("value=\"{value}\" selected"));
-        assert!(is_kept, "{name}: {select}");
-    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod analytics;
 mod cookies;
 mod demo;
+mod figures;
 mod guards;
 mod guesses;
 mod inbox;
@@ -12,6 +13,7 @@ mod looks;
 mod passwords;
 mod people;
 mod settings;
+mod usage;
 mod without_script;
 
 use serde_json::Value;

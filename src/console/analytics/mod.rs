@@ -2,7 +2,7 @@
 //! as CSV.
 //!
 //! - `whole.rs` the charts of all conversations together
-//! - `groups.rs` the charts by channel, by agent, by priority
+//! - `groups.rs` what the charts by channel, by agent, by priority show
 
 mod groups;
 mod whole;
@@ -13,10 +13,12 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::assets;
-use super::charts::{self, Chart};
+use super::charts::{self, Chart, Span};
+use super::figures::part;
 use super::forms::{Form, Shown};
+use super::grouped;
 use super::layout::{self, Page};
-use super::parts::{Field, empty, heading, problem, target, text};
+use super::parts::{Field, empty, heading, problem, target};
 use super::period::{self, Period};
 use super::reply::Reply;
 use super::session::Session;
@@ -96,10 +98,7 @@ async fn answered(visit: &Visit, session: &Session) -> Result<Value, Problem> {
 
 /// When the intervals of an answer begin.
 fn starts(answer: &Value, interval: Interval) -> Vec<Timestamp> {
-    let meta = answer.get("meta").unwrap_or(&Value::Null);
-    let at = |name| text(meta, name).parse::<Timestamp>().ok();
-    let span = at("from").zip(at("to"));
-    span.map_or_else(Vec::new, |(from, to)| interval.starts(from, to).collect())
+    period::starts(part(answer, "meta"), interval)
 }
 
 async fn page(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
@@ -110,7 +109,7 @@ async fn page(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
     let (shown, figures) = match answered(visit, session).await {
         Ok(answer) => {
             let mut form = Form::of(&typed);
-            for (name, day) in period::days(answer.get("meta").unwrap_or(&Value::Null)) {
+            for (name, day) in period::days(part(&answer, "meta")) {
                 form.set(&name, &day);
             }
             let shown = Shown {
@@ -174,20 +173,24 @@ fn asking(shown: &Shown) -> Markup {
 async fn figures(visit: &Visit, session: &Session, answer: &Value) -> Markup {
     let interval = interval(visit);
     let starts = starts(answer, interval);
+    let span = Span {
+        step: interval.into(),
+        starts: &starts,
+    };
     let entries = answer.get("data").and_then(Value::as_array);
     let entries = entries.map(Vec::as_slice).unwrap_or_default();
     let charts: Vec<Chart> = match &*visit.query("group_by") {
         "" => whole::charts(entries, interval),
         group_by => {
             let groups = groups::named(session, entries, group_by).await;
-            groups::charts(entries, &groups, interval, &starts)
+            grouped::charts(groups::KINDS, &groups::entries(entries), &groups, span)
         }
     };
     html! {
         @if charts.is_empty() {
             (empty("Nothing happened", "In these days there was no conversation, and none was open.", html! {}))
         } @else {
-            (charts::figures(&charts, interval, &starts))
+            (charts::figures(&charts, span))
         }
     }
 }

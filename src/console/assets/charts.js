@@ -17,9 +17,15 @@
     const [size, unit] = units.find(([size]) => seconds >= size) ?? [0.001, "ms"];
     return `${short(seconds / size)} ${unit}`;
   };
-  const WORDS = { count: short, seconds: (value) => value === 0 ? "0" : long(value) };
+  const bytes = (count) => {
+    const units = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"], [1, "B"]];
+    const [size, unit] = units.find(([size]) => count >= size) ?? [1, "B"];
+    return `${short(count / size)} ${unit}`;
+  };
+  const WORDS = { count: short, seconds: (value) => value === 0 ? "0" : long(value), bytes };
   // Marks are whole where things are counted, and round minutes and hours where time is.
   const WHOLE = [...Array(15).keys()].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power));
+  const DOUBLED = [...Array(50).keys()].map((power) => 2 ** power);
   const ROUND = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 1728000, 4320000, 8640000];
 
   // What the table says, oldest first.
@@ -36,7 +42,7 @@
         ...drawn.map((column) => cells.map((row) => value(row[column]))),
       ],
       words: WORDS[table.dataset.unit],
-      steps: table.dataset.unit === "seconds" ? ROUND : WHOLE,
+      steps: { count: WHOLE, seconds: ROUND, bytes: DOUBLED }[table.dataset.unit],
     };
   };
 
@@ -82,7 +88,7 @@
 
   // What stands below the marks of the axis of time, in UTC as in the table.
   const times = (shown) => new Intl.DateTimeFormat(undefined, { timeZone: "UTC", ...shown });
-  const clock = times({ hour: "2-digit", minute: "2-digit" });
+  const clock = times({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const day = times({ day: "numeric", month: "short" });
   const month = times({ month: "short", year: "numeric" });
   const dates = (_, marks, axis, space, step) => marks.map((mark) => {

@@ -33,6 +33,7 @@ const SVG: &str = "image/svg+xml";
 
 assets! {
     "console.css" STYLE "console.css"
+    "charts.js" SCRIPT "charts.js"
     "console.js" SCRIPT "console.js"
     "inbox.js" SCRIPT "inbox.js"
     "overview.js" SCRIPT "overview.js"

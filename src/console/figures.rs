@@ -1,4 +1,4 @@
-//! How operators' pages write figures: amounts, bytes, times, states, counts by cause.
+//! How pages write figures: amounts, bytes, durations, states, counts by cause.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -43,6 +43,18 @@ pub(super) fn bytes(count: u64) -> String {
         amount /= 1_024.0;
     }
     format!("{amount:.1} TiB")
+}
+
+/// How long something took, in the two units in which it is read best.
+pub(super) fn duration(seconds: f64) -> String {
+    let ms = (seconds * 1e3).round() as u64;
+    match ms {
+        ..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{:.1} s", ms as f64 / 1e3),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
+        3_600_000..86_400_000 => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+        _ => format!("{} d {} h", grouped(ms / 86_400_000), ms / 3_600_000 % 24),
+    }
 }
 
 /// Two percentiles, in milliseconds.
@@ -145,5 +157,10 @@ mod tests {
         assert_eq!(bytes(1_023), "1023 B");
         assert_eq!(bytes(1_536), "1.5 KiB");
         assert_eq!(bytes(5 << 40), "5.0 TiB");
+        assert_eq!(duration(0.129), "129 ms");
+        assert_eq!(duration(59.94), "59.9 s");
+        assert_eq!(duration(61.1), "1 min 1 s");
+        assert_eq!(duration(7_260.0), "2 h 1 min");
+        assert_eq!(duration(90_000.0), "1 d 1 h");
     }
 }

@@ -94,6 +94,13 @@ const MENU: &[Entry] = &[
         'd',
     ),
     entry(
+        "/console/analytics",
+        "Analytics",
+        For::Users,
+        "M4 20V4M4 20h16M8 16v-4M12 16V8M16 16v-6",
+        'y',
+    ),
+    entry(
         "/console/webhooks",
         "Webhooks",
         For::Admins,
@@ -129,6 +136,13 @@ const MENU: &[Entry] = &[
         's',
     ),
     entry(
+        "/console/usage",
+        "Usage",
+        For::Admins,
+        "M12 4a9 9 0 0 0-9 9 9 9 0 0 0 2 6h14a9 9 0 0 0 2-6 9 9 0 0 0-9-9zM12 14l4-5",
+        'q',
+    ),
+    entry(
         "/console/audit",
         "Audit",
         For::Admins,
@@ -155,6 +169,13 @@ const MENU: &[Entry] = &[
         For::Operators,
         "M3 7h18v13H3zM8 7V4h8v3M3 13h18",
         'n',
+    ),
+    entry(
+        "/console/limits",
+        "Limits",
+        For::Operators,
+        "M12 4a9 9 0 0 0-9 9 9 9 0 0 0 2 6h14a9 9 0 0 0 2-6 9 9 0 0 0-9-9zM12 14l4-5",
+        'm',
     ),
     entry(
         "/console/store",

@@ -5,7 +5,8 @@
 //! - `reply.rs` what is answered; `layout.rs` what all pages have around them; `parts.rs` what
 //!   several pages are made of; `assets.rs` styles, scripts, icon
 //! - `history.rs` what the server did in the last hour and day; `attention.rs` what needs an operator;
-//!   `figures.rs` how operators' pages write figures
+//!   `figures.rs` how pages write figures; `charts.rs` figures over time as text, picture and table,
+//!   `grouped.rs` those with a line for each group; `period.rs` the days of which they are asked for
 //! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …; a folder where
 //!   it has many: `documents/`
 //!
@@ -17,29 +18,35 @@ mod account;
 mod accounts;
 mod actor;
 mod actors;
+mod analytics;
 mod api_keys;
 mod applications;
 mod assets;
 mod attention;
 mod audit;
 mod authorize;
+mod charts;
 mod customers;
 mod documents;
 mod figures;
 mod forms;
+mod grouped;
 mod history;
 mod inbox;
 mod layout;
+mod limits;
 mod nodes;
 mod operators;
 mod overview;
 mod parts;
 mod password;
+mod period;
 mod reply;
 mod session;
 mod sign_in;
 mod store;
 mod supervision;
+mod usage;
 mod users;
 mod webhooks;
 
@@ -198,7 +205,16 @@ fn is_of_account(path: &[&str]) -> bool {
     matches!(
         path,
         [
-            "inbox" | "customers" | "documents" | "webhooks" | "settings" | "audit",
+            "inbox"
+                | "customers"
+                | "documents"
+                | "analytics"
+                | "analytics.csv"
+                | "usage"
+                | "usage.csv"
+                | "webhooks"
+                | "settings"
+                | "audit",
             ..
         ]
     )
@@ -259,6 +275,9 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["session", ..] => sign_in::session(visit, session, asked).await,
         ["inbox", ..] => inbox::answer(visit, session, asked).await,
         ["customers", ..] => customers::answer(visit, session, asked).await,
+        ["analytics" | "analytics.csv", ..] => analytics::answer(visit, session, asked).await,
+        ["usage" | "usage.csv", ..] => usage::answer(visit, session, asked).await,
+        ["limits", ..] => limits::answer(visit, session, asked).await,
         ["webhooks", ..] => webhooks::answer(visit, session, asked).await,
         ["settings"] if asked.form.is_none() => Ok(Reply::see_other("/console/settings/account")),
         ["settings", "account", ..] => account::answer(visit, session, asked).await,

@@ -69,13 +69,19 @@ impl Reply {
 
     /// A text to keep as a file; no browser shows it as a page of ours.
     pub(super) fn file(text: String, name: &str) -> Self {
+        Reply::kept("text/plain; charset=utf-8", text, name)
+    }
+
+    /// A table to keep as a file, for a spreadsheet.
+    pub(super) fn csv(text: String, name: &str) -> Self {
+        Reply::kept("text/csv; charset=utf-8", text, name)
+    }
+
+    fn kept(media_type: &'static str, text: String, name: &str) -> Self {
         Reply {
             ending: Ending::Shown,
             headers: vec![
-                (
-                    CONTENT_TYPE,
-                    HeaderValue::from_static("text/plain; charset=utf-8"),
-                ),
+                (CONTENT_TYPE, HeaderValue::from_static(media_type)),
                 (CACHE_CONTROL, HeaderValue::from_static("no-store")),
             ],
             body: text.into(),

@@ -16,6 +16,7 @@ use colloquy_model::time::Timestamp;
 
 use super::app_state::AppState;
 use super::budget::BudgetOwner;
+use super::csv::ListFormat;
 use super::idle::{IdleTimer, InUse};
 use super::problem::Problem;
 use super::router::PathParameters;
@@ -71,6 +72,8 @@ pub(crate) struct ApiCall {
     /// What the request is, where it has an idempotency key.
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) reservation: Option<Reservation>,
+    /// How a list is to be written; none: as its `Accept` says.
+    pub(crate) list_format: Option<ListFormat>,
     /// Whether its answer shows a document.
     pub(crate) whole: bool,
     /// The wall clock when it came.
@@ -94,6 +97,7 @@ impl ApiCall {
             idempotency_key: self.idempotency_key.clone(),
             fingerprint: self.fingerprint,
             reservation: None,
+            list_format: self.list_format,
             whole: self.whole,
             now: self.now,
         }

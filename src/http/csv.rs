@@ -1,15 +1,22 @@
 //! Lists as CSV (RFC 4180), for those who open them in a spreadsheet: a head line, whose columns are
 //! the JSON's names joined by dots, and a line for each item.
 
-use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 
 use super::accept;
+use super::api_call::ApiCall;
 use super::output::{CachePolicy, Text};
 use super::problem::Problem;
 
 /// The media type of such a list.
 pub(super) const CSV: &str = "text/csv; charset=utf-8";
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListFormat {
+    Json,
+    Csv,
+}
 
 /// An item of a list that can be shown as a line.
 pub(super) trait Line {
@@ -21,8 +28,11 @@ pub(super) trait Line {
 }
 
 /// Whether a caller would rather have CSV than JSON.
-pub(super) fn is_preferred(headers: &HeaderMap) -> bool {
-    accept::prefers_csv(headers)
+pub(super) fn is_preferred(call: &ApiCall) -> bool {
+    match call.list_format {
+        Some(format) => format == ListFormat::Csv,
+        None => accept::prefers_csv(call.request.headers()),
+    }
 }
 
 /// The list as a text.

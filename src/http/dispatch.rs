@@ -418,6 +418,7 @@ impl RequestContext {
             idempotency_key: None,
             fingerprint: None,
             reservation: None,
+            list_format: None,
             whole: target.operation.whole,
             now: target.arrival.at,
         }

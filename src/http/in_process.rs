@@ -22,6 +22,7 @@ use super::authentication::{self, Needs};
 use super::body::RawBody;
 use super::budget::BudgetOwner;
 use super::conversation_access;
+use super::csv::ListFormat;
 use super::dispatch;
 use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::Output;
@@ -56,6 +57,8 @@ pub(crate) struct Request<'r> {
     pub(crate) if_match: Option<&'r str>,
     /// A repeat under the same key is done once.
     pub(crate) idempotency_key: Option<&'r str>,
+    /// How a list is written, whatever the browser's `Accept` says.
+    pub(crate) list_format: ListFormat,
 }
 
 impl<'r> Request<'r> {
@@ -66,6 +69,15 @@ impl<'r> Request<'r> {
             body: None,
             if_match: None,
             idempotency_key: None,
+            list_format: ListFormat::Json,
+        }
+    }
+
+    /// Reads a list as CSV.
+    pub(crate) fn csv(target: &'r str) -> Self {
+        Request {
+            list_format: ListFormat::Csv,
+            ..Request::get(target)
         }
     }
 
@@ -126,6 +138,7 @@ impl InProcess {
             idempotency_key: request.idempotency_key.map(str::to_owned),
             fingerprint: None,
             reservation: None,
+            list_format: Some(request.list_format),
             whole: operation.whole,
             now: Timestamp::now(),
         };

@@ -1,8 +1,10 @@
 //! The console, as people use it: over plain HTTP where a form is enough, in Chromium where scripts
 //! and eyes count.
 
+mod analytics;
 mod cookies;
 mod demo;
+mod figures;
 mod guards;
 mod guesses;
 mod inbox;
@@ -11,6 +13,7 @@ mod looks;
 mod passwords;
 mod people;
 mod settings;
+mod usage;
 mod without_script;
 
 use serde_json::Value;

@@ -69,7 +69,7 @@ pub(super) async fn conversations(call: ApiCall, query: FiguresQuery) -> Result<
         assignee: query.assignee_id,
     });
     let figures = figures.await?;
-    let as_csv = csv::is_preferred(call.request.headers());
+    let as_csv = csv::is_preferred(&call);
     let write = move || match as_csv {
         true => csv::list(&figures.list().data),
         false => Ok(Text {

@@ -217,7 +217,7 @@ pub(super) async fn list(call: ApiCall, filters: UsageFilters) -> Result<Output,
     };
     let find = |code| system.identity.credential(account, code).map(Into::into);
     let rows = system.usage.rows(list, &system.analytics, &find).await?;
-    let as_csv = csv::is_preferred(call.request.headers());
+    let as_csv = csv::is_preferred(&call);
     let meta = UsageMeta {
         from: date(period.from),
         to: date(period.to),

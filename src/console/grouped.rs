@@ -1,0 +1,150 @@
+//! Charts by group: one for each kind of figure, with a line for each channel, agent or key.
+
+use std::collections::HashMap;
+
+use colloquy_model::time::Timestamp;
+use serde_json::Value;
+
+use super::charts::{Chart, DRAWN_MAX, Line, Span, Step, Unit};
+
+/// A group of an answer, which has a line of its own.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// As the interface writes it; empty where it writes null.
+    word: String,
+    /// As people call it.
+    name: String,
+}
+
+impl Group {
+    /// The groups of these words, each with its name. Who share a name are told apart by their words.
+    pub(super) fn all(words: &[&str], names: &[String]) -> Vec<Self> {
+        let is_shared = |name: &String| names.iter().filter(|one| *one == name).count() > 1;
+        let groups = words.iter().zip(names).map(|(word, name)| Group {
+            word: (*word).to_owned(),
+            name: match is_shared(name) {
+                true => format!("{name} ({word})"),
+                false => name.clone(),
+            },
+        });
+        groups.collect()
+    }
+}
+
+/// How a kind of figure is put into words for all groups.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Said {
+    /// What is counted adds up over time.
+    Sum,
+    /// How it stands at the end.
+    Last,
+    /// How long it took, if it was ever done.
+    Took(&'static str),
+}
+
+/// A kind of figure.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) unit: Unit,
+    /// The figure of an entry.
+    pub(super) of: fn(&Value) -> Option<f64>,
+    pub(super) said: Said,
+}
+
+/// The entries of an answer, by when their interval begins and by their group's word.
+pub(super) type Entries<'a> = HashMap<(Timestamp, &'a str), &'a Value>;
+
+/// The charts of these entries; none where there is no group.
+pub(super) fn charts(
+    kinds: &[Kind],
+    entries: &Entries<'_>,
+    groups: &[Group],
+    span: Span<'_>,
+) -> Vec<Chart> {
+    if groups.is_empty() {
+        return Vec::new();
+    }
+    let chart = |kind: &Kind| {
+        let lines = groups.iter().enumerate().map(|(index, group)| {
+            let value = |start: &Timestamp| match entries.get(&(*start, group.word.as_str())) {
+                Some(entry) => (kind.of)(entry),
+                // A group to which nothing happened is left out of the answer.
+                None => matches!(kind.said, Said::Sum | Said::Last).then_some(0.0),
+            };
+            Line {
+                name: group.name.clone(),
+                unit: kind.unit,
+                values: span.starts.iter().map(value).collect(),
+                is_drawn: index < DRAWN_MAX,
+            }
+        });
+        let lines: Vec<Line> = lines.collect();
+        Chart {
+            id: kind.id,
+            title: kind.title,
+            said: said(kind, &lines, span.step),
+            unit: kind.unit,
+            lines,
+        }
+    };
+    kinds.iter().map(chart).collect()
+}
+
+/// What the lines show, in words: each of those with the most, and how many others there are.
+fn said(kind: &Kind, lines: &[Line], step: Step) -> String {
+    let words = match kind.said {
+        Said::Sum => counts("in all", kind.unit, lines, Line::sum),
+        Said::Last => counts("at the end", kind.unit, lines, Line::last),
+        Said::Took(done) => times(done, lines, step),
+    };
+    match lines.len() > DRAWN_MAX {
+        true => format!("{words} The picture has the first {DRAWN_MAX} columns of the table."),
+        false => words,
+    }
+}
+
+fn counts(when: &str, unit: Unit, lines: &[Line], of: fn(&Line) -> f64) -> String {
+    let mut counted: Vec<(&str, f64)> = lines
+        .iter()
+        .map(|line| (line.name.as_str(), of(line)))
+        .filter(|(_, count)| *count != 0.0)
+        .collect();
+    counted.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let all: f64 = counted.iter().map(|(_, count)| count).sum();
+    let all = unit.words(all);
+    if counted.is_empty() {
+        return format!("{all} {when}.");
+    }
+    let each = |(name, count): &(&str, f64)| format!("{name} {}", unit.words(*count));
+    format!("{all} {when}: {}.", listed(&counted, each))
+}
+
+fn times(done: &str, lines: &[Line], step: Step) -> String {
+    let measured = lines.iter().filter_map(|line| Some((line, line.range()?)));
+    let measured: Vec<(&Line, (f64, f64))> = measured.collect();
+    if measured.is_empty() {
+        return format!("None was {done}.");
+    }
+    let each = |(line, (low, high)): &(&Line, (f64, f64))| {
+        let (low, high) = (Unit::Seconds.words(*low), Unit::Seconds.words(*high));
+        match low == high {
+            true => format!("{} {low}", line.name),
+            false => format!("{} {low} to {high}", line.name),
+        }
+    };
+    let each = listed(&measured, each);
+    format!("The median of each {}: {each}.", step.word())
+}
+
+/// The first of them, and how many others there are.
+fn listed<T>(all: &[T], each: impl Fn(&T) -> String) -> String {
+    let shown: Vec<String> = all.iter().take(DRAWN_MAX).map(each).collect();
+    let shown = shown.join(", ");
+    match all.len().saturating_sub(DRAWN_MAX) {
+        0 => shown,
+        1 => format!("{shown} and 1 other"),
+        others => format!("{shown} and {others} others"),
+    }
+}

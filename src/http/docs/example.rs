@@ -476,6 +476,7 @@ fn string(name: &str, pattern: &str, format: &str) -> String {
         ("node", _) => "node-1",
         ("address", _) => "10.0.0.5:8080",
         ("state", _) => "live",
+        ("group", _) => "chat",
         ("actor", _) => return id_for("usr"),
         ("answer", _) => "ok",
         ("api_version", _) => "1.0",

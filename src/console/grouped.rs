@@ -17,18 +17,25 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The groups of these words, each with its name. Who share a name are told apart by their words.
+    /// The groups of these words, each with its name. Who share a name are told apart by the end of their word.
     pub(super) fn all(words: &[&str], names: &[String]) -> Vec<Self> {
         let is_shared = |name: &String| names.iter().filter(|one| *one == name).count() > 1;
         let groups = words.iter().zip(names).map(|(word, name)| Group {
             word: (*word).to_owned(),
             name: match is_shared(name) {
-                true => format!("{name} ({word})"),
+                true => format!("{name} {}", end(word)),
                 false => name.clone(),
             },
         });
         groups.collect()
     }
+}
+
+/// The end of an identifier, by which it is told from others; they begin alike.
+pub(super) fn end(id: &str) -> String {
+    const SHOWN: usize = 8;
+    let left_out = id.chars().count().saturating_sub(SHOWN);
+    format!("…{}", id.chars().skip(left_out).collect::<String>())
 }
 
 /// How a kind of figure is put into words for all groups.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::assets;
 use super::charts::{self, Span, Step, Unit};
 use super::figures::part;
-use super::grouped::{self, Entries, Group, Kind, Said};
+use super::grouped::{self, Entries, Group, Kind, Said, end};
 use super::layout::{self, Page};
 use super::parts::{empty, grouped as written, heading, number, text};
 use super::reply::Reply;
@@ -148,13 +148,6 @@ fn row(key: &Value, accounts: &HashMap<String, String>) -> Markup {
             td.number { (written(hour("quota_exceeded"))) }
         }
     }
-}
-
-/// The end of an identifier, by which it is told from others; they begin alike.
-fn end(id: &str) -> String {
-    const SHOWN: usize = 8;
-    let left_out = id.chars().count().saturating_sub(SHOWN);
-    format!("…{}", id.chars().skip(left_out).collect::<String>())
 }
 
 /// The last hour of these keys by minute, each by the end of its identifier.

@@ -136,7 +136,10 @@ async fn groups_are_columns_by_their_names() {
                         let user = c.get(&format!("/v1/users/{user}")).await.expect(200);
                         match &*user.id("name") {
                             "Ada Byron" => "Ada Byron".to_owned(),
-                            name => format!("{name} ({})", user.id("user_id")),
+                            name => {
+                                let id = user.id("user_id");
+                                format!("{name} …{}", &id[id.len() - 8..])
+                            }
                         }
                     }
                     (_, Some(word)) => word.to_owned(),

@@ -82,8 +82,10 @@
   const fitting = (ctx, name, width) => {
     if (ctx.measureText(name).width <= width) return name;
     const letters = [...name];
-    while (letters.length > 1 && ctx.measureText(`${letters.join("")}…`).width > width) letters.pop();
-    return `${letters.join("")}…`;
+    // Names may differ at their ends alone, which stay.
+    const end = letters.splice(-9).join("");
+    while (letters.length > 1 && ctx.measureText(`${letters.join("")}…${end}`).width > width) letters.pop();
+    return `${letters.join("")}…${end}`;
   };
 
   // What stands below the marks of the axis of time, in UTC as in the table.

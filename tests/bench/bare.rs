@@ -197,6 +197,9 @@ async fn answer(request: HttpRequest, body: web::Bytes) -> Result<HttpResponse, 
     if let Some(rest) = request.path().strip_prefix("/api/v1/documents") {
         return answer_of_documents(&request, rest.strip_prefix('/'), &body);
     }
+    if request.path() == "/v1/analytics/conversations" {
+        return Ok(figures());
+    }
     let rest = request
         .path()
         .strip_prefix("/v1/conversations")
@@ -213,6 +216,73 @@ async fn answer(request: HttpRequest, body: web::Bytes) -> Result<HttpResponse, 
         ),
         (&Method::PATCH, Some(id)) => change(id, &serde_json::from_slice(&body)?),
         (_, Some(id)) => HttpResponse::Ok().json(Conversation::new(id)),
+    })
+}
+
+/// Days of a year, today with it.
+const DAYS: usize = 366;
+
+#[derive(Serialize)]
+struct Figures {
+    start: &'static str,
+    group: Option<&'static str>,
+    created: u64,
+    closed: u64,
+    reopened: u64,
+    open_at_end: i64,
+    messages: Messages,
+    first_response_seconds: Times,
+    resolution_seconds: Times,
+}
+
+#[derive(Serialize)]
+struct Messages {
+    customer: u64,
+    agent: u64,
+    system: u64,
+}
+
+#[derive(Serialize)]
+struct Times {
+    count: u64,
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+}
+
+const NO_TIMES: Times = Times {
+    count: 0,
+    mean: None,
+    p50: None,
+    p90: None,
+    p99: None,
+};
+
+fn figures() -> HttpResponse {
+    let days = (0..DAYS).map(|_| Figures {
+        start: TIME,
+        group: None,
+        created: 0,
+        closed: 0,
+        reopened: 0,
+        open_at_end: 0,
+        messages: Messages {
+            customer: 0,
+            agent: 0,
+            system: 0,
+        },
+        first_response_seconds: NO_TIMES,
+        resolution_seconds: NO_TIMES,
+    });
+    let data: Vec<Figures> = days.collect();
+    HttpResponse::Ok().json(List {
+        data,
+        meta: Meta {
+            total: 0,
+            limit: DAYS,
+            offset: 0,
+        },
     })
 }
 

@@ -477,6 +477,7 @@ fn string(name: &str, pattern: &str, format: &str) -> String {
         ("address", _) => "10.0.0.5:8080",
         ("state", _) => "live",
         ("group", _) => "chat",
+        ("day" | "from" | "to", _) => "2026-03-15",
         ("actor", _) => return id_for("usr"),
         ("answer", _) => "ok",
         ("api_version", _) => "1.0",

@@ -1,6 +1,7 @@
 //! Whether a database is in use, as the lease of a node says whose process is on another machine.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use mongodb::Collection;
@@ -47,16 +48,21 @@ fn a_node_elsewhere_uses_the_database_as_long_as_it_renews_its_lease() {
         let (collections, documents) = served(name).await;
         let elsewhere = doc! {"$set": {"ended": false, "process": "elsewhere/pid:[1] 1 1"}};
         documents.update_one(doc! {}, elsewhere).await.unwrap();
+        // The last renewal is waited for: one that is let go of lands all the same, at any time.
+        let answered = Cell::new(false);
         let renewals = async {
-            loop {
+            while !answered.get() {
                 let beat = doc! {"$inc": {"beat": 1_i64}};
                 documents.update_one(doc! {}, beat).await.unwrap();
             }
         };
-        tokio::select! {
-            () = renewals => {}
-            used = nodes::used::is_used(&collections) => assert!(used.unwrap()),
-        }
+        let asked = async {
+            let used = nodes::used::is_used(&collections).await;
+            answered.set(true);
+            used.unwrap()
+        };
+        let ((), used) = tokio::join!(renewals, asked);
+        assert!(used);
         let begun = Instant::now();
         assert!(!nodes::used::is_used(&collections).await.unwrap());
         assert!(begun.elapsed() >= WAITED_FOR, "{:?}", begun.elapsed());

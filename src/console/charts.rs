@@ -63,7 +63,7 @@ impl From<Interval> for Step {
 }
 
 impl Step {
-    /// The word for one.
+    /// What one interval is called in texts, such as `minute`.
     pub(super) fn word(self) -> &'static str {
         match self {
             Step::Minute => "minute",

@@ -12,7 +12,7 @@ use super::charts::{Chart, DRAWN_MAX, Line, Span, Step, Unit};
 pub(super) struct Group {
     /// As the interface writes it; empty where it writes null.
     word: String,
-    /// As people call it.
+    /// The name that the page shows for the group.
     name: String,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Said {
     Took(&'static str),
 }
 
-/// A kind of figure.
+/// A column of the table and its chart: which figure of the answer it shows, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     pub(super) id: &'static str,

@@ -39,7 +39,8 @@ const REFUSED: Kind = Kind {
     said: Said::Sum,
 };
 
-/// The page of limits.
+/// Answers `/console/limits`, where operators see the keys that come near to their limits and those
+/// that were refused most.
 pub(super) async fn answer(
     visit: &Visit,
     session: &Session,

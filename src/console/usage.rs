@@ -196,7 +196,7 @@ fn stored(stored: &Value) -> Markup {
     }
 }
 
-/// A figure of a row.
+/// The number at this JSON pointer (RFC 6901) of a row of `GET /v1/usage`, if there is one.
 fn figure(row: &Value, pointer: &str) -> Option<f64> {
     row.pointer(pointer)?.as_f64()
 }

@@ -10,6 +10,7 @@
 
 mod addresses;
 mod admin;
+mod alerts;
 mod analytics;
 mod assigned;
 mod audit;

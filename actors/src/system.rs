@@ -785,7 +785,12 @@ impl Builder<'_> {
             alarm: Arc::clone(&self.views.timers),
         };
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
-        Ok(vec![chores, timers.start()?, bin, self.usage.start()?])
+        Ok(vec![
+            chores,
+            timers.start()?,
+            bin,
+            self.usage.start(&self.views.identity)?,
+        ])
     }
 
     fn events(&self) -> Events {

@@ -124,7 +124,12 @@ impl CommitSink for Views {
                 let kept = serde_json::from_str(body)?;
                 self.signing_keys.put(record.sequence, kept);
             }
-            Kind::Customer | Kind::Conversation | Kind::Webhook | Kind::Document | Kind::Audit => {}
+            Kind::Customer
+            | Kind::Conversation
+            | Kind::Webhook
+            | Kind::Document
+            | Kind::Audit
+            | Kind::Alerts => {}
         }
         Ok(())
     }
@@ -285,7 +290,8 @@ impl Views {
             | Kind::Document
             | Kind::Supervision
             | Kind::Audit
-            | Kind::SigningKeys => {}
+            | Kind::SigningKeys
+            | Kind::Alerts => {}
         }
     }
 
@@ -338,9 +344,7 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
         published.redacted(commit.subject.number);
     }
     publish_records(commit, first, published);
-    if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document)
-        || !published.wants(commit.tenant, commit.subject)
-    {
+    if !commit.subject.kind.is_public() || !published.wants(commit.tenant, commit.subject) {
         return;
     }
     let sequences = commit.expected.following();

@@ -176,26 +176,64 @@ pub(crate) fn address_allowed(principal: &Principal, address: IpAddr) -> bool {
     allows(&principal.key.view.allowed_ips) && allows(&principal.account.view.allowed_ips)
 }
 
-/// The kinds of events that a caller is shown; empty: all. What happened to documents is for keys
-/// that read documents and see all of them; a user finds it in the activity of each document that
-/// is theirs to read.
-pub(super) fn visible_kinds(
+/// Which events of an account a caller is shown, beside those of conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct VisibleEvents {
+    /// Those of documents.
+    documents: bool,
+    /// Those that tell the account of its limits.
+    alerts: bool,
+}
+
+impl VisibleEvents {
+    /// Those of these kinds; empty: all.
+    pub(super) fn of(kinds: &[EventKind]) -> Self {
+        let shows = |is_meant: fn(EventKind) -> bool| {
+            kinds.is_empty() || kinds.iter().copied().any(is_meant)
+        };
+        VisibleEvents {
+            documents: shows(EventKind::is_of_document),
+            alerts: shows(EventKind::is_alert),
+        }
+    }
+
+    /// Whether these are shown, too.
+    pub(super) fn covers(self, shown: VisibleEvents) -> bool {
+        (self.documents || !shown.documents) && (self.alerts || !shown.alerts)
+    }
+
+    /// Their kinds; empty: all.
+    pub(super) fn kinds(self) -> Vec<EventKind> {
+        let VisibleEvents { documents, alerts } = self;
+        if documents && alerts {
+            return Vec::new();
+        }
+        let is_visible = |kind: &EventKind| {
+            kind.is_of_conversation()
+                || (documents && kind.is_of_document())
+                || (alerts && kind.is_alert())
+        };
+        let visible = EventKind::EVENTS.iter().copied().filter(is_visible);
+        visible.collect()
+    }
+}
+
+/// Which events a caller is shown. What happened to documents is for keys that read documents and see
+/// all of them; a user finds it in the activity of each document that is theirs to read. What is told
+/// of limits is for those who may read how much the account is used.
+pub(super) fn visible_events(
     app: &AppState,
     principal: &Principal,
     caller: &Caller,
-) -> Vec<EventKind> {
+) -> VisibleEvents {
     let sees_all = matches!(
         app.system.documents.requester(caller),
         Requester::Account(_)
     );
-    if sees_all && granted(principal, Permission::DocumentsRead) {
-        return Vec::new();
+    VisibleEvents {
+        documents: sees_all && granted(principal, Permission::DocumentsRead),
+        alerts: sees_all && granted(principal, Permission::AnalyticsRead),
     }
-    EventKind::EVENTS
-        .iter()
-        .copied()
-        .filter(|kind| !kind.is_of_document())
-        .collect()
 }
 
 /// Whether the key has been given this. What is narrowed to a user's conversations is given by name

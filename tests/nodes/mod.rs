@@ -1,6 +1,7 @@
 //! Several nodes on one database: each shows what the others acknowledged, and none does harm.
 
 mod accounts;
+mod alerts;
 mod audit;
 mod balancer;
 mod commits;

@@ -44,7 +44,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("limiter", &["model", "runtime"]),
     (
         "usage",
-        &["analytics", "limiter", "model", "runtime", "store"],
+        &[
+            "accounts",
+            "analytics",
+            "limiter",
+            "model",
+            "runtime",
+            "store",
+        ],
     ),
     ("search", &["feed", "model", "runtime", "store"]),
     (

@@ -49,8 +49,7 @@ impl AuditAction {
             return Some((EventKind::of_row(self.0.into())?, None));
         };
         // What happens to these has names of its own.
-        let kind = Kind::from_code(i64::from(of_record / 3))
-            .filter(|kind| !matches!(kind, Kind::Conversation | Kind::Document))?;
+        let kind = Kind::from_code(i64::from(of_record / 3)).filter(|kind| !kind.is_public())?;
         let (event, _) = OF_RECORDS.get(usize::from(of_record % 3))?;
         Some((*event, Some(kind)))
     }

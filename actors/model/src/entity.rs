@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::entity_number::EntityNumber;
 use crate::id::{
-    AccountKind, AuditKind, ClientKind, ConversationKind, CustomerKind, DocumentKind, GrantKind,
-    Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind, WebhookKind,
+    AccountKind, AlertsKind, AuditKind, ClientKind, ConversationKind, CustomerKind, DocumentKind,
+    GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind, WebhookKind,
 };
 
 /// The kind of an entity: what its identifier names.
@@ -24,6 +24,7 @@ pub enum Kind {
     Grant = 10,
     SigningKeys = 11,
     Audit = 12,
+    Alerts = 13,
 }
 
 impl Kind {
@@ -43,15 +44,25 @@ impl Kind {
             Kind::Grant => "consent",
             Kind::SigningKeys => "signing_keys",
             Kind::Audit => "audit",
+            Kind::Alerts => "alerts",
         }
     }
+
+    /// Whether what happens to entities of the kind is told as public events.
+    #[must_use]
+    pub fn is_public(self) -> bool {
+        Kind::PUBLIC.contains(&self)
+    }
+
+    /// The kinds of which public events tell.
+    pub const PUBLIC: [Kind; 3] = [Kind::Conversation, Kind::Document, Kind::Alerts];
 
     /// Reads back what a store wrote.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
         use Kind::{
-            Account, Audit, Client, Conversation, Customer, Document, Grant, Key, SigningKeys,
-            Supervision, User, Webhook,
+            Account, Alerts, Audit, Client, Conversation, Customer, Document, Grant, Key,
+            SigningKeys, Supervision, User, Webhook,
         };
         let all = [
             Account,
@@ -66,6 +77,7 @@ impl Kind {
             Grant,
             SigningKeys,
             Audit,
+            Alerts,
         ];
         all.into_iter().find(|kind| *kind as i64 == code)
     }
@@ -105,6 +117,7 @@ impl Subject {
             .or_else(|| subject::<ClientKind>(Kind::Client, text))
             .or_else(|| subject::<GrantKind>(Kind::Grant, text))
             .or_else(|| subject::<AuditKind>(Kind::Audit, text))
+            .or_else(|| subject::<AlertsKind>(Kind::Alerts, text))
     }
 }
 
@@ -126,6 +139,7 @@ impl Display for Subject {
             Kind::Grant => id::<GrantKind>(self).fmt(f),
             Kind::SigningKeys => id::<SigningKeysKind>(self).fmt(f),
             Kind::Audit => id::<AuditKind>(self).fmt(f),
+            Kind::Alerts => id::<AlertsKind>(self).fmt(f),
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum EventKind {
     DocumentShared = 12,
     DocumentPermissionsUpdated = 13,
     DocumentCommented = 14,
+    AccountQuotaWarning = 15,
+    AccountRateLimited = 16,
     RecordCreated = 20,
     RecordUpdated = 21,
     RecordDeleted = 22,
@@ -66,6 +68,8 @@ impl EventKind {
         EventKind::DocumentShared,
         EventKind::DocumentPermissionsUpdated,
         EventKind::DocumentCommented,
+        EventKind::AccountQuotaWarning,
+        EventKind::AccountRateLimited,
     ];
 
     /// Those that are no public events, and that the audit trail tells of by a name of their own.
@@ -117,6 +121,8 @@ impl EventKind {
             EventKind::DocumentShared => "document.shared",
             EventKind::DocumentPermissionsUpdated => "document.permissions_updated",
             EventKind::DocumentCommented => "document.commented",
+            EventKind::AccountQuotaWarning => "account.quota_warning",
+            EventKind::AccountRateLimited => "account.rate_limited",
             EventKind::KeyRotated => "key.rotated",
             EventKind::KeyRevoked => "key.revoked",
             EventKind::WebhookSecretRotated => "webhook.secret_rotated",
@@ -165,6 +171,22 @@ impl EventKind {
         let all = [EventKind::EVENTS, RECORDS, EventKind::ACTS];
         let mut all = all.into_iter().flatten().copied();
         all.find(|kind| *kind as i64 == code)
+    }
+
+    /// Whether it happens to conversations.
+    #[must_use]
+    pub fn is_of_conversation(self) -> bool {
+        (EventKind::ConversationCreated as i64..=EventKind::MessageUpdated as i64)
+            .contains(&(self as i64))
+    }
+
+    /// Whether it tells an account that one of its limits is reached.
+    #[must_use]
+    pub fn is_alert(self) -> bool {
+        matches!(
+            self,
+            EventKind::AccountQuotaWarning | EventKind::AccountRateLimited
+        )
     }
 
     /// Whether it happens to documents.

@@ -63,6 +63,7 @@ kinds! {
     GrantKind GrantId "gra" "a grant",
     SigningKeysKind SigningKeysId "jwk" "the signing keys",
     AuditKind AuditId "aud" "an audit record",
+    AlertsKind AlertsId "alr" "the alerts of an account",
 }
 
 /// An identifier of one kind. Ordered by creation.

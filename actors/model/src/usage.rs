@@ -53,6 +53,20 @@ impl CountedCredential {
     /// What no credential of the account did: the server itself, the console, an operator.
     pub const NONE: CountedCredential = CountedCredential { code: 0, tail: 0 };
 
+    /// The key that it is; none where it is something else.
+    #[must_use]
+    pub fn key(self) -> Option<KeyId> {
+        let credential = CredentialId::from_code(Some(self.code), self.tail, None)?;
+        match credential {
+            CredentialId::Key(id) => (self != CountedCredential::NONE).then_some(id),
+            CredentialId::Client(_)
+            | CredentialId::Operator(_)
+            | CredentialId::Session
+            | CredentialId::Visitor
+            | CredentialId::Server => None,
+        }
+    }
+
     /// The bits by which limits know it: those of a key's identifier, also where it is a client's.
     #[must_use]
     pub fn limit_bits(self) -> u128 {

@@ -232,7 +232,7 @@ impl Source for Conversations {
         let mut bytes = 0;
         for row in happened.rows {
             match row {
-                FeedRow::Event(event) if !event.kind.is_of_document() => {
+                FeedRow::Event(event) if event.kind.is_of_conversation() => {
                     bytes += event.payload.len();
                     self.take_event(&event, &mut changes).await;
                 }

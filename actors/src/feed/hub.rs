@@ -188,7 +188,7 @@ impl LastFor {
         }
         if event.kind.is_of_document() {
             self.documents = event.position;
-        } else {
+        } else if event.kind.is_of_conversation() {
             self.conversations = event.position;
         }
         if is_counted(event.kind) {
@@ -209,7 +209,7 @@ impl LastFor {
 
 /// Whether figures count an event of this kind.
 fn is_counted(kind: EventKind) -> bool {
-    kind == EventKind::DocumentCreated || !kind.is_of_document()
+    kind == EventKind::DocumentCreated || kind.is_of_conversation()
 }
 
 impl Drop for Table {
@@ -431,7 +431,8 @@ impl Batch<'_> {
                 | Kind::Audit
                 | Kind::Client
                 | Kind::Grant
-                | Kind::SigningKeys => false,
+                | Kind::SigningKeys
+                | Kind::Alerts => false,
             }
     }
 
@@ -549,11 +550,11 @@ impl Listeners {
         match item {
             Item::Event(event) => {
                 self.give_lines(event, item, share_max);
-                let entities = match event.kind.is_of_document() {
-                    true => Interest::Documents,
-                    false => Interest::Conversations,
-                };
-                self.give(entities, item);
+                if event.kind.is_of_document() {
+                    self.give(Interest::Documents, item);
+                } else if event.kind.is_of_conversation() {
+                    self.give(Interest::Conversations, item);
+                }
                 if is_counted(event.kind) {
                     self.give(Interest::Figures, item);
                 }

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::calendar::{Calendar, Turn};
 use super::monthly_requests::MonthlyRequests;
 use crate::store::{AccountUsage, NodeRequests, UsageQuery};
+use colloquy_model::id::KeyId;
 use colloquy_model::time::Timestamp;
 use colloquy_model::usage::{CountedCredential, DayUsage, UsageCounts};
 
@@ -50,12 +51,23 @@ struct Table {
     accounts: HashMap<u32, MonthlyRequests>,
     /// What was counted and is not handed to the store.
     counted: HashMap<CountedUnder, UsageCounts>,
+    /// Accounts of which nobody has looked how much of their quota is used by now.
+    unchecked: Vec<u32>,
+    /// When keys were refused first for their limits since that was asked for last.
+    refused: HashMap<KeyId, Timestamp>,
 }
 
 impl Table {
     /// The account's requests of the month that this instant falls into.
     fn requests(&mut self, account: u32) -> &mut MonthlyRequests {
         self.accounts.entry(account).or_default()
+    }
+
+    /// Notes that somebody is to look how much of its quota an account has used.
+    fn mark_unchecked(&mut self, account: u32) {
+        if self.requests(account).mark_unchecked() {
+            self.unchecked.push(account);
+        }
     }
 
     fn count(&mut self, who: Who, now: Timestamp, counts: UsageCounts) {
@@ -79,6 +91,8 @@ impl UsageCounter {
             calendar: Calendar::at(now),
             accounts: HashMap::new(),
             counted: HashMap::new(),
+            unchecked: Vec::new(),
+            refused: HashMap::new(),
         };
         UsageCounter {
             shards: std::array::from_fn(|_| Mutex::new(table())),
@@ -103,6 +117,7 @@ impl UsageCounter {
                 who,
                 now,
                 month: table.calendar.month(),
+                has_quota: quota > 0,
                 is_open: true,
             });
         }
@@ -111,6 +126,8 @@ impl UsageCounter {
             ..UsageCounts::default()
         };
         table.count(who, now, refused);
+        // The quota may have been lowered.
+        table.mark_unchecked(who.account);
         Err(QuotaSpent {
             resets_at: table.calendar.next_month(),
         })
@@ -183,6 +200,34 @@ impl UsageCounter {
         untold
     }
 
+    /// The accounts that have used more of this month's quota since this was asked last, with what
+    /// they have used.
+    pub(super) fn take_unchecked(&self, month: Timestamp) -> Vec<(u32, u64)> {
+        let mut used = Vec::new();
+        for shard in &self.shards {
+            let mut table = shard.lock();
+            if table.calendar.month() != month {
+                continue;
+            }
+            for account in std::mem::take(&mut table.unchecked) {
+                let requests = table.requests(account);
+                requests.mark_checked();
+                used.push((account, requests.let_in()));
+            }
+        }
+        used
+    }
+
+    /// The keys that were refused for their limits since this was asked last, with when that was
+    /// first.
+    pub(super) fn take_refused(&self) -> Vec<(KeyId, Timestamp)> {
+        let taken = self
+            .shards
+            .iter()
+            .flat_map(|shard| std::mem::take(&mut shard.lock().refused));
+        taken.collect()
+    }
+
     /// Takes in what nodes have let in since this month began; `own` is this node.
     pub(super) fn learn(&self, month: Timestamp, own: u64, known: &[NodeRequests]) {
         for NodeRequests {
@@ -200,6 +245,7 @@ impl UsageCounter {
                 true => of_account.recover(*requests),
                 false => of_account.learn(*node, *requests),
             }
+            table.mark_unchecked(*account);
         }
     }
 
@@ -220,6 +266,7 @@ impl UsageCounter {
     fn turn(&self, table: &mut Table, now: Timestamp) {
         if table.calendar.turn_to(now) == Turn::OtherMonth {
             table.accounts.clear();
+            table.unchecked.clear();
             self.turned.store(true, Ordering::Relaxed);
         }
     }
@@ -250,6 +297,7 @@ pub struct QuotaPermit<'c> {
     who: Who,
     now: Timestamp,
     month: Timestamp,
+    has_quota: bool,
     is_open: bool,
 }
 
@@ -261,7 +309,15 @@ impl QuotaPermit<'_> {
             requests: 1,
             ..UsageCounts::default()
         };
-        self.counter.count(self.who, self.now, let_in);
+        let Who { account, .. } = self.who;
+        let mut table = self.counter.table(account, self.now);
+        if table.calendar.month() == self.month {
+            table.requests(account).decide();
+            if self.has_quota {
+                table.mark_unchecked(account);
+            }
+        }
+        table.count(self.who, self.now, let_in);
     }
 
     /// The rate limit refuses the request: that is what counts.
@@ -270,7 +326,11 @@ impl QuotaPermit<'_> {
             rate_limited: 1,
             ..UsageCounts::default()
         };
-        self.counter.count(self.who, self.now, refused);
+        let mut table = self.counter.table(self.who.account, self.now);
+        table.count(self.who, self.now, refused);
+        if let Some(key) = self.who.credential.key() {
+            table.refused.entry(key).or_insert(self.now);
+        }
     }
 }
 
@@ -289,7 +349,6 @@ impl Drop for QuotaPermit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colloquy_model::id::KeyId;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap_or(Timestamp::MIN)
@@ -344,6 +403,40 @@ mod tests {
         let counted = counter.take_counted();
         let rate_limited: u64 = counted.iter().map(|one| one.used.counts.rate_limited).sum();
         assert_eq!(rate_limited, 1);
+    }
+
+    #[test]
+    fn what_is_used_of_a_quota_is_to_be_looked_at_when_it_is_let_in() {
+        let now = at("2026-11-15T12:00:00Z");
+        let month = at("2026-11-01T00:00:00Z");
+        let (counter, who) = (UsageCounter::new(now), who(now));
+        let permit = counter.reserve(who, 2, now);
+        assert!(counter.take_unchecked(month).is_empty());
+        let spent = permit.map(QuotaPermit::spend);
+        assert!(spent.is_ok(), "the first of two");
+        let refused = counter.reserve(who, 2, now).map(QuotaPermit::refuse);
+        assert!(refused.is_ok());
+        assert_eq!(counter.take_unchecked(month), [(1, 1)]);
+        assert!(counter.take_unchecked(month).is_empty());
+        let unbounded = counter.reserve(who, 0, now).map(QuotaPermit::spend);
+        assert!(unbounded.is_ok());
+        assert!(counter.take_unchecked(month).is_empty(), "without a quota");
+        assert!(counter.reserve(who, 2, now).is_err());
+        assert_eq!(counter.take_unchecked(month), [(1, 2)]);
+    }
+
+    #[test]
+    fn a_keys_first_refusal_is_told_once() {
+        let now = at("2026-11-15T12:00:00Z");
+        let (counter, who) = (UsageCounter::new(now), who(now));
+        let second = Timestamp(now.0 + 5);
+        for at in [now, second] {
+            let refused = counter.reserve(who, 0, at).map(QuotaPermit::refuse);
+            assert!(refused.is_ok());
+        }
+        let refused = counter.take_refused();
+        assert_eq!(refused.iter().map(|(_, at)| *at).collect::<Vec<_>>(), [now]);
+        assert!(counter.take_refused().is_empty());
     }
 
     #[test]

@@ -6,9 +6,12 @@
 //! - `monthly_requests.rs`: an account's requests of this month, at all nodes; pure.
 //! - [`UsageCounter`]: asked with each request, without an actor and without the store.
 //! - `key_rates.rs`, `limits_watch.rs`: what operators see of keys and their limits.
+//! - `alerts.rs`, pure, and `alerting.rs`: what accounts are told of their limits, as events.
 //! - `report.rs`, `reading.rs`: what an account used between two days, and what is stored of it.
 //! - [`Usage`]: what is counted, as it is written, read, and told to other nodes.
 
+mod alerting;
+mod alerts;
 mod calendar;
 mod counter;
 mod key_rates;

@@ -4,14 +4,18 @@
 /// An account's requests of this month.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MonthlyRequests {
-    /// What this node has let in.
+    /// What this node has let in, and what it may let in yet.
     here: u64,
+    /// How many of these are not decided.
+    open: u64,
     /// What each other node is known to have let in, by the rest of its identifier.
     elsewhere: Vec<(u64, u64)>,
     /// The sum of these.
     elsewhere_total: u64,
     /// Whether other nodes have not been told of all that was let in here.
     untold: bool,
+    /// Whether nobody has looked how much of a quota they are since there were more of them.
+    unchecked: bool,
 }
 
 impl MonthlyRequests {
@@ -20,19 +24,31 @@ impl MonthlyRequests {
         self.here.saturating_add(self.elsewhere_total)
     }
 
+    /// How many there were that are decided.
+    pub(super) fn let_in(&self) -> u64 {
+        self.used().saturating_sub(self.open)
+    }
+
     /// Counts one more, if there were fewer than the quota; 0: no quota.
     pub(super) fn take(&mut self, quota: u64) -> bool {
         if quota > 0 && self.used() >= quota {
             return false;
         }
         self.here += 1;
+        self.open += 1;
         self.untold = true;
         true
+    }
+
+    /// One that was counted is let in.
+    pub(super) fn decide(&mut self) {
+        self.open = self.open.saturating_sub(1);
     }
 
     /// Takes back one that was counted and not let in after all.
     pub(super) fn give_back(&mut self) {
         self.here = self.here.saturating_sub(1);
+        self.open = self.open.saturating_sub(1);
         self.untold = true;
     }
 
@@ -49,6 +65,16 @@ impl MonthlyRequests {
         }
         let all = self.elsewhere.iter().map(|(_, requests)| *requests);
         self.elsewhere_total = all.fold(0, u64::saturating_add);
+    }
+
+    /// They are to be looked at. Whether that was not known.
+    pub(super) fn mark_unchecked(&mut self) -> bool {
+        !std::mem::replace(&mut self.unchecked, true)
+    }
+
+    /// They are looked at.
+    pub(super) fn mark_checked(&mut self) {
+        self.unchecked = false;
     }
 
     /// What this node has let in, if the others have not been told of all of it.
@@ -72,9 +98,11 @@ mod tests {
         assert!(requests.take(10), "a quota that was raised");
         assert!(!requests.take(1), "one that was lowered");
         assert!(requests.take(0), "none");
-        assert_eq!(requests.used(), 11);
+        assert_eq!((requests.used(), requests.let_in()), (11, 8));
         requests.give_back();
-        assert_eq!(requests.used(), 10);
+        assert_eq!((requests.used(), requests.let_in()), (10, 8));
+        requests.decide();
+        assert_eq!((requests.used(), requests.let_in()), (10, 9));
     }
 
     #[test]

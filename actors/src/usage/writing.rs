@@ -9,9 +9,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
+use super::alerting::Alerts;
 use super::calendar::Calendar;
 use super::counter::{UsageCounter, Who};
 use super::key_rates::{KeyRates, MinuteRates};
+use crate::accounts::Identity;
 use crate::store::{
     AccountUsage, Broadcast, Heard, Later, NodeRequests, ReadError, Store, Topic, UsageQuery,
     UsageSlice,
@@ -87,11 +89,12 @@ impl Usage {
         Ok(Arc::new(usage))
     }
 
-    /// Writes what is counted, from now on, and keeps in step with other nodes.
+    /// Writes what is counted, from now on, tells accounts of their limits, and keeps in step with
+    /// other nodes.
     ///
     /// # Errors
     /// The system starts no further thread.
-    pub fn start(self: &Arc<Self>) -> io::Result<BackgroundThread> {
+    pub fn start(self: &Arc<Self>, identity: &Arc<Identity>) -> io::Result<BackgroundThread> {
         if let Some(broadcast) = &self.broadcast {
             let hearing = Arc::downgrade(self);
             let hear = move |node: NodeId, heard: Heard<'_>| {
@@ -108,10 +111,11 @@ impl Usage {
             };
             broadcast.listen(Topic::KeyRates, Box::new(hear));
         }
-        let usage = Arc::clone(self);
+        let (usage, identity) = (Arc::clone(self), Arc::clone(identity));
         BackgroundThread::start("usage", move || {
             let usage = Arc::clone(&usage);
-            async move { usage.keep_writing().await }
+            let alerts = Alerts::new(Arc::clone(&identity), Arc::clone(&usage.store));
+            async move { usage.keep_writing(alerts).await }
         })
     }
 
@@ -148,7 +152,7 @@ impl Usage {
         broadcast.map_or(0, |broadcast| broadcast.node().tail())
     }
 
-    async fn keep_writing(&self) {
+    async fn keep_writing(&self, mut alerts: Alerts) {
         let mut ticks = tokio::time::interval(WRITE_EVERY);
         loop {
             ticks.tick().await;
@@ -158,6 +162,7 @@ impl Usage {
             // It is told where it failed, and tried again.
             let is_written = self.write().await.is_ok();
             self.tell();
+            self.alert(&mut alerts).await;
             if is_written && self.reads_now() && self.read_stored().await.is_err() {
                 self.read_later();
             }
@@ -191,6 +196,15 @@ impl Usage {
         added?;
         written.unwritten = None;
         Ok(())
+    }
+
+    /// Tells accounts whose limits are reached.
+    async fn alert(&self, alerts: &mut Alerts) {
+        let now = Timestamp::now();
+        let month = Calendar::at(now).month();
+        alerts.note_used(month, self.counter.take_unchecked(month));
+        alerts.note_refused(self.counter.take_refused());
+        alerts.tell(now).await;
     }
 
     /// Takes what keys asked here into the last hour, and tells other nodes.

@@ -8,7 +8,9 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::{Event, EventRow, SeenNow};
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{ConversationId, CustomerId, DocumentId, Id, MessageId, Prefix, UserId};
+use colloquy_model::id::{
+    AccountId, ConversationId, CustomerId, DocumentId, Id, KeyId, MessageId, Prefix, UserId,
+};
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
@@ -86,11 +88,7 @@ fn data(kind: EventKind, now: Timestamp) -> Value {
         EventKind::DocumentCreated | EventKind::DocumentRestored => document(now),
         EventKind::DocumentDeleted => with(document(now), [("permanent", json!(false))]),
         EventKind::DocumentVersionCreated | EventKind::DocumentMerged => {
-            let parents = if kind == EventKind::DocumentMerged {
-                2
-            } else {
-                1
-            };
+            let parents = 1 + usize::from(kind == EventKind::DocumentMerged);
             with(
                 document(now),
                 [
@@ -105,6 +103,14 @@ fn data(kind: EventKind, now: Timestamp) -> Value {
             with(document(now), [("collaborators", json!([user]))])
         }
         EventKind::DocumentCommented => with(document(now), [("comment", comment(now))]),
+        EventKind::AccountQuotaWarning => json!({
+            "account_id": AccountId::new(now), "percent": 80, "used": 800_000, "limit": 1_000_000,
+            "month": now.to_string().get(..7),
+        }),
+        EventKind::AccountRateLimited => json!({
+            "account_id": AccountId::new(now), "key_id": KeyId::new(now), "limit": 600,
+            "burst": 900, "at": now,
+        }),
         _ => Value::Null,
     }
 }
@@ -232,8 +238,11 @@ mod tests {
                 (&json!(kind.word()), &json!(1))
             );
             assert_eq!(body["id"], json!(event.id()));
+            let fields = if kind.is_alert() { 5 } else { 11 };
             assert!(
-                body["data"].as_object().is_some_and(|data| data.len() > 10),
+                body["data"]
+                    .as_object()
+                    .is_some_and(|data| data.len() >= fields),
                 "{body}"
             );
             if matches!(kind, EventKind::MessageCreated | EventKind::MessageUpdated) {

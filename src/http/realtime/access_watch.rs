@@ -18,6 +18,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::watch;
 
 use super::super::app_state::AppState;
+use super::super::authentication::VisibleEvents;
 use super::super::{authentication, conversation_access, signed_requests};
 
 /// The longest wait for a key's end: the wall clock may be set.
@@ -46,8 +47,8 @@ pub(crate) enum Visibility {
     Nothing,
     /// What happens to conversations.
     Conversations,
-    /// What happens to conversations and to documents.
-    Documents,
+    /// These events of an account, beside those of conversations.
+    Account(VisibleEvents),
 }
 
 /// Why a connection must end.
@@ -174,12 +175,11 @@ impl AccessWatch {
     fn allowed(&self, now: Timestamp) -> Option<Principal> {
         let principal = self.auth.principal(&self.app, now)?;
         let reads = || self.auth.access(&principal).reads.covers(self.reads);
-        let sees_all =
-            || authentication::visible_kinds(&self.app, &principal, &self.auth.caller).is_empty();
+        let visible = || authentication::visible_events(&self.app, &principal, &self.auth.caller);
         let allowed = match self.shows {
             Visibility::Nothing => true,
             Visibility::Conversations => reads(),
-            Visibility::Documents => reads() && sees_all(),
+            Visibility::Account(shown) => reads() && visible().covers(shown),
         };
         allowed.then_some(principal)
     }

@@ -525,10 +525,9 @@ async fn follow(
         let principal =
             principal.ok_or_else(|| Problem::forbidden("the key is not allowed this scope"))?;
         authentication::check_is_current(&peer.app)?;
-        filter.kinds = authentication::visible_kinds(&peer.app, &principal, &peer.caller);
-        if filter.kinds.is_empty() {
-            shows = Visibility::Documents;
-        }
+        let visible = authentication::visible_events(&peer.app, &principal, &peer.caller);
+        filter.kinds = visible.kinds();
+        shows = Visibility::Account(visible);
     }
     let followed = Followed {
         tenant: peer.caller.tenant,

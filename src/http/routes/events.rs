@@ -21,6 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::api_call::ApiCall;
+use super::super::authentication::VisibleEvents;
 use super::super::output::{LinkStyle, Listing, Output};
 use super::super::problem::Problem;
 use super::super::query::{LIMIT_DEFAULT, LIMIT_MAX};
@@ -144,12 +145,9 @@ async fn answer(
         cursor_kind,
         query.event.unwrap_or_default(),
     )?;
-    let of_documents = cursor_kind == CursorKind::Account
-        && (kinds.is_empty() || kinds.iter().any(|kind| kind.is_of_document()));
-    let shows = if of_documents {
-        Visibility::Documents
-    } else {
-        Visibility::Conversations
+    let shows = match cursor_kind {
+        CursorKind::Account => Visibility::Account(VisibleEvents::of(&kinds)),
+        CursorKind::Conversation => Visibility::Conversations,
     };
     let mut filter = EventFilter {
         kinds,
@@ -219,17 +217,23 @@ fn kinds(
     Kinds(asked): Kinds,
 ) -> Result<Vec<EventKind>, Problem> {
     let visible = match cursor_kind {
-        CursorKind::Account => authentication::visible_kinds(&call.app, principal, &call.caller),
+        CursorKind::Account => {
+            authentication::visible_events(&call.app, principal, &call.caller).kinds()
+        }
         CursorKind::Conversation => Vec::new(),
     };
     if asked.is_empty() {
         return Ok(visible);
     }
-    if !visible.is_empty() && asked.iter().any(|kind| !visible.contains(kind)) {
-        return Err(Problem::forbidden(
-            "events of documents are for keys that may read all of them",
-        )
-        .at("event"));
+    let mut hidden = asked.iter().filter(|kind| !visible.contains(kind));
+    if !visible.is_empty()
+        && let Some(hidden) = hidden.next()
+    {
+        let reason = match hidden.is_alert() {
+            true => "events of the account are for keys with analytics:read",
+            false => "events of documents are for keys that may read all of them",
+        };
+        return Err(Problem::forbidden(reason).at("event"));
     }
     Ok(asked)
 }

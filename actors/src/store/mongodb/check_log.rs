@@ -246,7 +246,8 @@ fn collection_of(kind: i32) -> Option<&'static str> {
         | Kind::Supervision
         | Kind::Client
         | Kind::Grant
-        | Kind::SigningKeys => RECORDS,
+        | Kind::SigningKeys
+        | Kind::Alerts => RECORDS,
         Kind::Audit => return None,
     })
 }

@@ -23,9 +23,6 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
-/// Documents whose rows are public events.
-pub(super) const PUBLIC: [Kind; 2] = [Kind::Conversation, Kind::Document];
-
 /// Which rows of documents a filter lets through.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
@@ -122,7 +119,8 @@ pub(super) fn public_of(tenant: Tenant) -> Document {
 }
 
 pub(super) fn public_kinds() -> Vec<Bson> {
-    PUBLIC.iter().map(|kind| Bson::from(*kind as i32)).collect()
+    let codes = Kind::PUBLIC.iter().map(|kind| Bson::from(*kind as i32));
+    codes.collect()
 }
 
 /// Some documents of the log, in this order; at most so many, where that is said.

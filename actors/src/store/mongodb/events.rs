@@ -10,9 +10,7 @@ use serde::Deserialize;
 
 use super::codec::{int, uint};
 use super::event_pages::{By, Found, PageEnd, Reading, Span};
-use super::event_rows::{
-    PUBLIC, PlacedRow, Wanted, documents, extent, placed, public_kinds, public_of,
-};
+use super::event_rows::{PlacedRow, Wanted, documents, extent, placed, public_kinds, public_of};
 use super::feed_numbers::FeedNumbers;
 use super::log::LogDocument;
 use super::retention::FeedBounds;
@@ -173,7 +171,7 @@ pub(super) async fn at(
 }
 
 fn is_public(document: &LogDocument) -> bool {
-    PUBLIC.iter().any(|kind| *kind as i32 == document.kind)
+    Kind::from_code(document.kind.into()).is_some_and(Kind::is_public)
 }
 
 /// The next events, changes of endpoints and new names of customers behind this position, up to

@@ -29,7 +29,6 @@ use crate::store::{
     CommitSink, CommittedBatch, FirstRow, Followed, FollowedChange, ReadError, StoredRecord,
 };
 use colloquy_model::damage::Unreadable;
-use colloquy_model::entity::Kind;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -375,7 +374,7 @@ fn followed(document: &LogDocument, veil: &Veil) -> std::result::Result<Followed
             "the code of its kind stands for nothing",
         )
     })?;
-    let is_public = matches!(subject.kind, Kind::Conversation | Kind::Document);
+    let is_public = subject.kind.is_public();
     let rows = document.placed_rows();
     let rows = rows.filter(|(.., row)| is_public && row.kind != NO_EVENT);
     let events = rows.map(|(position, sequence, row)| {

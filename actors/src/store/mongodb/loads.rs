@@ -43,7 +43,8 @@ pub(super) async fn load(
         | Kind::Audit
         | Kind::Client
         | Kind::Grant
-        | Kind::SigningKeys => {
+        | Kind::SigningKeys
+        | Kind::Alerts => {
             wait_for_header(collections, subject.kind, subject.number).await?;
             Ok(record(collections, subject).await?.map(Stored::Record))
         }
@@ -64,7 +65,8 @@ fn headers_of(kind: Kind) -> &'static str {
         | Kind::Audit
         | Kind::Client
         | Kind::Grant
-        | Kind::SigningKeys => RECORDS,
+        | Kind::SigningKeys
+        | Kind::Alerts => RECORDS,
     }
 }
 

@@ -251,7 +251,8 @@ impl LogDocument {
                 | Kind::Conversation
                 | Kind::Webhook
                 | Kind::Document
-                | Kind::Audit => false,
+                | Kind::Audit
+                | Kind::Alerts => false,
             })
     }
 

@@ -75,7 +75,9 @@ fn missing() -> Error {
 /// events.
 pub(super) fn number_of(kind: Kind, position: Position) -> FeedNumber {
     match kind {
-        Kind::Conversation | Kind::Document => FeedNumber(u64::try_from(position.0).unwrap_or(0)),
+        Kind::Conversation | Kind::Document | Kind::Alerts => {
+            FeedNumber(u64::try_from(position.0).unwrap_or(0))
+        }
         Kind::Account
         | Kind::Key
         | Kind::User

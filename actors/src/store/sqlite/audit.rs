@@ -304,7 +304,7 @@ fn audit_row(row: &Row<'_>) -> rusqlite::Result<Read> {
     let kind = match row.kind {
         Some(code) => Kind::from_code(code),
         None if event.is_of_document() => Some(Kind::Document),
-        None if EventKind::EVENTS.contains(&event) => Some(Kind::Conversation),
+        None if event.is_of_conversation() => Some(Kind::Conversation),
         None => None,
     };
     let user = row

@@ -238,7 +238,7 @@ impl<'c> Batch<'c> {
 
     /// A row's number in the feed of its account and mode; records are no public events.
     fn next_number(&mut self, commit: &Commit) -> Option<i64> {
-        if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
+        if !commit.subject.kind.is_public() {
             return None;
         }
         Some(self.counts.next_number(commit.tenant.number()))

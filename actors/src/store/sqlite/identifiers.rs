@@ -39,7 +39,8 @@ pub(super) fn scope_of(
         | Kind::Audit
         | Kind::Client
         | Kind::Grant
-        | Kind::SigningKeys => connection
+        | Kind::SigningKeys
+        | Kind::Alerts => connection
             .prepare_cached("SELECT scope FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3")?
             .query_row([n, tail, subject.kind as i64], only),
     };

@@ -33,7 +33,8 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         | Kind::Audit
         | Kind::Client
         | Kind::Grant
-        | Kind::SigningKeys => Ok(record(connection, subject)?.map(Stored::Record)),
+        | Kind::SigningKeys
+        | Kind::Alerts => Ok(record(connection, subject)?.map(Stored::Record)),
     }
 }
 

@@ -14,7 +14,6 @@ use super::slices::{self, Entry, SLICE, channel_code};
 use super::trails;
 use crate::store::FirstRow;
 use colloquy_model::commit::Commit;
-use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 
@@ -92,7 +91,7 @@ impl SegmentWriter {
     /// Takes in the rows of a commit that is durable.
     pub(super) fn note(&mut self, commit: &Commit, first: FirstRow) {
         self.note_trails(commit, first);
-        if !matches!(commit.subject.kind, Kind::Conversation | Kind::Document) {
+        if !commit.subject.kind.is_public() {
             return;
         }
         for ((row, number), pos) in commit

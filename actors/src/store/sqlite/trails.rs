@@ -216,7 +216,7 @@ impl TrailRow {
         }
         let kind = match event {
             Some(event) if event.is_of_document() => Kind::Document,
-            Some(event) if EventKind::EVENTS.contains(&event) => Kind::Conversation,
+            Some(event) if event.is_of_conversation() => Kind::Conversation,
             Some(_) | None => return self.record(connection),
         };
         Ok(Some(Subject {

@@ -158,6 +158,48 @@ async fn groups_are_columns_by_their_names() {
 }
 
 #[tokio::test]
+async fn filters_leave_out_what_the_operation_leaves_out_and_stay_chosen() {
+    let account = account().await;
+    let c = account.live();
+    fill(&c).await;
+    let users = c.get("/v1/users").await.expect(200);
+    let ada = users.data().iter().find(|user| user["name"] == "Ada Byron");
+    let ada = ada.unwrap()["user_id"].as_str().unwrap().to_owned();
+    let person = Person::user(&account, "agent").await;
+    for (name, value, created) in [
+        ("channel", "email", 2.0),
+        ("channel", "voice", 0.0),
+        ("priority", "normal", 4.0),
+        ("priority", "high", 0.0),
+        ("assignee_id", ada.as_str(), 0.0),
+    ] {
+        let query = format!("interval=month&{name}={value}");
+        let page = person.page(&format!("{PAGE}?{query}")).await;
+        let entries = asked(&c, &query).await;
+        let fields = ["/created", "/closed", "/reopened"];
+        assert_columns(&page, &entries, "conversations", &fields);
+        assert_columns(&page, &entries, "open", &["/open_at_end"]);
+        let rows = Table::of(&page, "conversations").rows;
+        assert_eq!(rows[0].1[0], Some(created), "{query}");
+        let chosen = format!("<option value=\"{value}\" selected>");
+        assert!(page.contains(&chosen), "{query}: {page}");
+        let link = between(&page, "<a class=\"button\" href=\"", "\"");
+        let file = person.get(&link.replace("&amp;", "&")).await.expect(200);
+        let same = c
+            .get(&format!("{FIGURES}?{query}"))
+            .with("accept", "text/csv");
+        assert_eq!(file.text.as_bytes(), same.await.expect(200).bytes);
+    }
+    c.delete(&format!("/v1/users/{ada}")).await.expect(204);
+    for (name, value) in [("channel", "pigeon"), ("assignee_id", ada.as_str())] {
+        let asked = format!("{PAGE}?{name}={value}");
+        let refused = person.get(&asked).await.expect(422);
+        assert_refused(&refused, name, "must be", &[]);
+        assert!(!refused.text.contains("<table"), "no figures of all");
+    }
+}
+
+#[tokio::test]
 async fn a_text_beside_each_chart_says_the_same() {
     let account = account().await;
     fill(&account.live()).await;

@@ -34,19 +34,22 @@ fn happened(entry: &Value) -> f64 {
     counts.into_iter().flatten().sum::<f64>() + messages(entry).unwrap_or_default()
 }
 
-/// What people call a group; an agent who is no more is known by the identifier alone.
+/// What people call a group.
 async fn name(session: &Session, word: &str, group_by: &str) -> String {
     match (group_by, word) {
         (_, "") => NOBODY.to_owned(),
-        ("assignee_id", user) => {
-            let found = session.get(&format!("/v1/users/{user}")).await;
-            found.map_or_else(
-                |_| user.to_owned(),
-                |found| text(&found.body, "name").to_owned(),
-            )
-        }
+        ("assignee_id", user) => agent(session, user).await,
         (_, word) => word.to_owned(),
     }
+}
+
+/// An agent's name; one who is no more is known by the identifier alone.
+pub(super) async fn agent(session: &Session, user: &str) -> String {
+    let found = session.get(&format!("/v1/users/{user}")).await;
+    found.map_or_else(
+        |_| user.to_owned(),
+        |found| text(&found.body, "name").to_owned(),
+    )
 }
 
 fn messages(entry: &Value) -> Option<f64> {

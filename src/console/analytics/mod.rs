@@ -18,24 +18,44 @@ use super::figures::part;
 use super::forms::{Form, Shown};
 use super::grouped;
 use super::layout::{self, Page};
-use super::parts::{Field, empty, heading, problem, target};
+use super::parts::{Field, empty, heading, problem, target, text};
 use super::period::{self, Period};
 use super::reply::Reply;
 use super::session::Session;
 use super::{Asked, Visit};
 use crate::console::no_such_page;
-use crate::http::{Problem, Request};
+use crate::http::{Found, Kind, Problem, Request};
 
 const HERE: &str = "/console/analytics";
 const CSV: &str = "/console/analytics.csv";
 const OPERATION: &str = "/v1/analytics/conversations";
-const FIELDS: &[&str] = &["from", "to", "interval", "group_by"];
+const FIELDS: &[&str] = &[
+    "from",
+    "to",
+    "interval",
+    "group_by",
+    "channel",
+    "priority",
+    "assignee_id",
+];
 const INTERVALS: &[(&str, &str)] = &[("day", "Days"), ("hour", "Hours"), ("month", "Months")];
 const GROUPS: &[(&str, &str)] = &[
     ("", "All together"),
     ("channel", "By channel"),
     ("assignee_id", "By agent"),
     ("priority", "By priority"),
+];
+const CHANNELS: &[(&str, &str)] = &[
+    ("", "All"),
+    ("chat", "Chat"),
+    ("email", "Email"),
+    ("voice", "Voice"),
+];
+const PRIORITIES: &[(&str, &str)] = &[
+    ("", "All"),
+    ("low", "Low"),
+    ("normal", "Normal"),
+    ("high", "High"),
 ];
 /// Rows of a table on the page. CSV has as many as the interface does.
 const ROWS_MAX: u64 = 1_000;
@@ -64,13 +84,14 @@ fn interval(visit: &Visit) -> Interval {
 /// What the interface is asked for this address.
 fn operation(visit: &Visit) -> Result<String, Problem> {
     let Period { from, to } = Period::asked(visit, interval(visit))?;
-    let (interval, group_by) = (visit.query("interval"), visit.query("group_by"));
-    let parameters = [
-        ("from", from.as_str()),
-        ("to", &to),
-        ("interval", &interval),
-        ("group_by", &group_by),
-    ];
+    let values = FIELDS.iter().map(|name| match *name {
+        "from" => from.clone(),
+        "to" => to.clone(),
+        name => visit.query(name),
+    });
+    let values: Vec<String> = values.collect();
+    let names = FIELDS.iter().copied();
+    let parameters: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
     Ok(target(OPERATION, &parameters))
 }
 
@@ -132,7 +153,7 @@ async fn page(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
             html! { @if !is_refused || shown.wrong("from").is_some() { a.button href=(address(visit, CSV)) { "Export as CSV" } } },
         ))
         (problem(&shown, FIELDS))
-        (asking(&shown))
+        (asking(&shown, &agents(session, &shown).await?))
         @if let Some(figures) = figures { (figures) }
     };
     let page = Page::new("Analytics", content).with_scripts(charts::SCRIPTS);
@@ -153,7 +174,30 @@ fn address(visit: &Visit, path: &str) -> String {
     target(path, &parameters)
 }
 
-fn asking(shown: &Shown) -> Markup {
+/// Whose conversations may be asked for, by identifier and name: as many as one page of the list has,
+/// and who is asked for now.
+async fn agents(session: &Session, shown: &Shown) -> Result<Vec<(String, String)>, Problem> {
+    let users = match session.get("/v1/users?limit=100").await {
+        // Whoever may see no others asks for all together.
+        Err(problem) if problem.kind == Kind::Forbidden => Found::default(),
+        users => users?,
+    };
+    let mut agents = vec![(String::new(), "All".to_owned())];
+    let named = users.items().iter();
+    agents.extend(named.map(|user| {
+        let [id, name] = ["user_id", "name"].map(|field| text(user, field).to_owned());
+        (id, name)
+    }));
+    let chosen = shown.form.text("assignee_id");
+    if agents.iter().all(|(id, _)| id != chosen) {
+        agents.push((chosen.to_owned(), groups::agent(session, chosen).await));
+    }
+    Ok(agents)
+}
+
+fn asking(shown: &Shown, agents: &[(String, String)]) -> Markup {
+    let agents = agents.iter();
+    let agents: Vec<(&str, &str)> = agents.map(|(id, name)| (&**id, &**name)).collect();
     let field = |name, label| Field {
         name,
         label,
@@ -165,6 +209,9 @@ fn asking(shown: &Shown) -> Markup {
             (field("to", "To").line(shown, "date", false))
             (field("interval", "Intervals").choice(shown, INTERVALS))
             (field("group_by", "Conversations").choice(shown, GROUPS))
+            (field("channel", "Channel").choice(shown, CHANNELS))
+            (field("priority", "Priority").choice(shown, PRIORITIES))
+            (field("assignee_id", "Agent").choice(shown, &agents))
             button.button.primary { "Show" }
         }
     }

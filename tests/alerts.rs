@@ -7,8 +7,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
+use crate::support::socket::Ended;
 use crate::support::{
-    Account, Client, Dice, Receiver, Setup, account, account_with_deliveries, until, verify,
+    Account, Client, Dice, EventStream, Receiver, Setup, Socket, account, account_with_deliveries,
+    until, verify,
 };
 
 /// How long what is told behind a request may take on a busy machine.
@@ -229,6 +231,36 @@ async fn what_is_told_of_limits_is_for_keys_that_may_read_the_accounts_usage() {
     assert_eq!(
         all.column("event"),
         ["conversation.created", warning, warning]
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_shows_alerts_ends_when_the_key_may_not_read_usage_any_more() {
+    let account = account().await;
+    let scopes = json!({"type": "test", "scopes": ["conversations:read", "analytics:read"]});
+    let (c, made) = account.key(scopes).await;
+    let (mut all, mut one) = (Socket::open(&c).await, Socket::open(&c).await);
+    let conversation = account.test().conversation().await;
+    all.subscribe(Value::Null, None).await;
+    one.subscribe(json!(conversation), None).await;
+    let mut stream = EventStream::open(c.get("/v1/events")).await;
+    let mut of_one =
+        EventStream::open(c.get(&format!("/v1/conversations/{conversation}/events"))).await;
+    for stream in [&mut stream, &mut of_one] {
+        stream.begins_at().await;
+    }
+    let at = format!("/admin/v1/keys/{}", made["key_id"].as_str().unwrap());
+    let narrower = json!({"scopes": ["conversations:read"]});
+    let operator = account.operator();
+    operator.patch(&at, narrower).await.expect(200);
+    assert_eq!(stream.rest(SOON).await, []);
+    assert_eq!(all.end(SOON).await, Ended(1008));
+    // What shows one conversation goes on.
+    account.test().message(&conversation, "seen").await;
+    assert_eq!(of_one.event().await.event, "message.created");
+    assert_eq!(
+        one.hear_type("event").await["event"]["event"],
+        "message.created"
     );
 }
 

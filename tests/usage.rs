@@ -135,10 +135,82 @@ async fn messages_and_documents_are_counted_exactly_across_a_kill() {
         (number(row, "messages"), number(row, "documents"))
     };
     assert_eq!((made(&first_id), made(&second_id)), ((2, 0), (1, 2)));
+    let bytes = "stays".len() + "more".len() + "hello".len();
     assert_eq!(
         usage["meta"]["stored"],
-        json!({"conversations": 2, "messages": 3, "documents": 1})
+        json!({"conversations": 2, "messages": 3, "documents": 1, "bytes": bytes})
     );
+}
+
+/// How many bytes of texts are stored of the account.
+async fn stored_bytes(c: &Client) -> u64 {
+    number(&around(c, "day").await["meta"]["stored"], "bytes")
+}
+
+#[tokio::test]
+async fn bytes_are_those_of_messages_as_they_stand() {
+    let mut server = Setup::default().start();
+    let account = server.account().await;
+    let c = account.live();
+    let conversation = c.conversation().await;
+    let first = c.message(&conversation, "Zoë").await.id("message_id");
+    c.message(&conversation, "six 6!").await;
+    assert_eq!(stored_bytes(&c).await, 4 + 6, "bytes, not characters");
+    let at = format!("/v1/conversations/{conversation}/messages/{first}");
+    for (body, bytes) in [
+        (json!({"content": "longer by far"}), 13),
+        (json!({"metadata": {"much": "that is no text"}}), 13),
+        (json!({"content": "s"}), 1),
+    ] {
+        c.patch(&at, body).await.expect(200);
+        assert_eq!(stored_bytes(&c).await, bytes + 6);
+    }
+    let refused = json!({"content": ""});
+    c.patch(&at, refused)
+        .await
+        .error(400, "invalid_request", "content");
+    assert_eq!(stored_bytes(&c).await, 1 + 6);
+    for _ in 0..2 {
+        c.delete(&at).await.expect(204);
+        assert_eq!(stored_bytes(&c).await, 6, "a redacted one says nothing");
+    }
+    server.restart();
+    assert_eq!(stored_bytes(&c.at(&server.address())).await, 6);
+}
+
+#[tokio::test]
+async fn bytes_are_those_of_the_latest_versions_of_documents_outside_the_bin() {
+    let account = account().await;
+    let c = account.live();
+    let at = c.document("123456789").await;
+    assert_eq!(stored_bytes(&c).await, 9);
+    c.branch(&at, "draft", "a side line of whatever length")
+        .await;
+    c.put(&at, json!({"title": "Another"})).await.expect(200);
+    assert_eq!(stored_bytes(&c).await, 9);
+    c.put(&at, json!({"content": "größer als zuvor"}))
+        .await
+        .expect(200);
+    assert_eq!(stored_bytes(&c).await, 18);
+    let restore = format!("{at}/versions/1/restore");
+    c.post(&restore, json!({})).await.expect(201);
+    assert_eq!(stored_bytes(&c).await, 9);
+    let merge = json!({"source": "draft", "strategy": "theirs"});
+    c.post(&format!("{at}/merge"), merge).await;
+    let merged = u64::try_from(c.text(&at).await.len()).unwrap();
+    assert_eq!(stored_bytes(&c).await, merged);
+    let other = c.document("4444").await;
+    c.delete(&at).await.expect(204);
+    assert_eq!(stored_bytes(&c).await, 4);
+    c.post(&format!("{at}/restore"), json!({}))
+        .await
+        .expect(200);
+    assert_eq!(stored_bytes(&c).await, merged + 4);
+    for gone in [&at, &other] {
+        let permanent = format!("{gone}?permanent=true");
+        c.delete(&permanent).await.expect(204);
+    }
+    assert_eq!(stored_bytes(&c).await, 0);
 }
 
 #[tokio::test]

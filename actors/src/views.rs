@@ -360,6 +360,7 @@ fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
             kind: row.kind,
             at: commit.at,
             credential: commit.actor.credential.code().map(CredentialCode),
+            text_bytes: row.text_bytes,
         };
         let seen = row.seen.map_or_else(SeenNow::default, |seen| SeenNow {
             channel: Some(seen.channel),

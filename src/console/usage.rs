@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::assets;
 use super::charts::{self, Chart, Line, Span, Step, Unit};
-use super::figures::{part, tile};
+use super::figures::{bytes, part, tile};
 use super::forms::{Form, Shown};
 use super::grouped::{self, Entries, Group, Kind, Said};
 use super::layout::{self, Page};
@@ -192,6 +192,7 @@ fn stored(stored: &Value) -> Markup {
             (tile("Conversations stored", count("conversations")))
             (tile("Messages stored", count("messages")))
             (tile("Documents stored", count("documents")))
+            (tile("Text stored", bytes(number(stored, "bytes"))))
         }
     }
 }

@@ -81,6 +81,8 @@ async fn the_tables_show_what_the_operation_answers() {
         let shown = between(&page, &format!("<dt>{tile}</dt><dd>"), "<");
         assert_eq!(shown, stored[name].to_string(), "{tile}");
     }
+    let bytes = between(&page, "<dt>Text stored</dt><dd>", "<");
+    assert_eq!(bytes, format!("{} B", stored["bytes"]));
 }
 
 #[tokio::test]

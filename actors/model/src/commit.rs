@@ -35,6 +35,24 @@ pub struct NewRow {
     pub seen: Option<Seen>,
     /// The sequence of the message row that this one edits.
     pub edits: Option<Sequence>,
+    /// How many bytes it adds to the texts that are stored of the account as they stand; negative
+    /// where it takes some away.
+    pub text_bytes: i64,
+}
+
+impl NewRow {
+    /// An event that is no message's: filters see nothing of it but its kind.
+    #[must_use]
+    pub fn new(kind: EventKind, payload: Bytes) -> Self {
+        NewRow {
+            kind,
+            payload,
+            counts: MessageCounts::default(),
+            seen: None,
+            edits: None,
+            text_bytes: 0,
+        }
+    }
 }
 
 /// What a commit does to the entity's header.

@@ -41,6 +41,8 @@ pub struct Event {
     pub priority: Option<Priority>,
     /// … and the number of its assignee's identifier.
     pub assignee: Option<EntityNumber>,
+    /// How many bytes it added to the texts of the account; negative where it took some away.
+    pub text_bytes: i64,
     /// `data`, in JSON.
     pub payload: Bytes,
     body: OnceLock<Bytes>,
@@ -69,6 +71,7 @@ impl Event {
             kind,
             at,
             credential,
+            text_bytes,
         } = row;
         let SeenNow {
             channel,
@@ -88,6 +91,7 @@ impl Event {
             channel,
             priority,
             assignee,
+            text_bytes,
             payload,
             body,
         }
@@ -157,6 +161,7 @@ pub struct EventRow {
     pub kind: EventKind,
     pub at: Timestamp,
     pub credential: Option<CredentialCode>,
+    pub text_bytes: i64,
 }
 
 /// What event filters see of an event, as of its commit.

@@ -23,7 +23,6 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::{
     Chore, Commit, Condition, ConstraintViolation, Effect, Header, KeptAnswer, NewRow, RecordName,
 };
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
@@ -438,7 +437,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         });
         let conditional = !conditions.is_empty()
             || !matches!(&header, Header::Record { names, .. } if names.is_empty());
-        let mut commit = self.commit(&reply, Some(kept), vec![row(kind, payload)], header);
+        let mut commit = self.commit(&reply, Some(kept), vec![NewRow::new(kind, payload)], header);
         commit.conditions = conditions;
         commit.effects = effects;
         Decision::Change {
@@ -456,7 +455,10 @@ impl<R: RecordSpec> Turn<'_, R> {
             .held
             .as_ref()
             .map(|held| held.state.show(&self.identity, Secret::Hidden));
-        let rows = vec![row(EventKind::RecordDeleted, payload.unwrap_or_default())];
+        let rows = vec![NewRow::new(
+            EventKind::RecordDeleted,
+            payload.unwrap_or_default(),
+        )];
         let reply = Answer::deleted();
         let mut commit = self.commit(&reply, None, rows, Header::RecordGone);
         commit.conditions = deletion.conditions;
@@ -512,16 +514,6 @@ fn subject<R: RecordSpec>(id: Id<R::Named>) -> Subject {
         kind: R::KIND,
         number: id.number(),
         tail: id.tail(),
-    }
-}
-
-fn row(kind: EventKind, payload: Bytes) -> NewRow {
-    NewRow {
-        kind,
-        payload,
-        counts: MessageCounts::default(),
-        seen: None,
-        edits: None,
     }
 }
 

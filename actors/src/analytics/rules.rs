@@ -65,6 +65,8 @@ pub(super) struct Occurrence {
     pub(super) tenant: Tenant,
     pub(super) at: Timestamp,
     pub(super) credential: Option<CredentialCode>,
+    /// How many bytes it added to the texts of the account.
+    pub(super) text_bytes: i64,
     pub(super) happened: Happened,
 }
 
@@ -93,6 +95,8 @@ pub(super) enum Happened {
     },
     /// A document was made.
     Document,
+    /// Texts became more or fewer, and nothing else that is counted.
+    Texts,
 }
 
 /// Reads an event; none where nothing is counted of its kind.
@@ -117,6 +121,8 @@ pub(super) fn occurrence(event: &Event) -> Result<Option<Occurrence>, Unreadable
         }
     } else if event.kind == EventKind::DocumentCreated {
         Happened::Document
+    } else if event.text_bytes != 0 {
+        Happened::Texts
     } else {
         return Ok(None);
     };
@@ -125,6 +131,7 @@ pub(super) fn occurrence(event: &Event) -> Result<Option<Occurrence>, Unreadable
         tenant: event.tenant,
         at: event.at,
         credential: event.credential,
+        text_bytes: event.text_bytes,
         happened,
     }))
 }
@@ -180,13 +187,20 @@ impl Occurrence {
             Happened::Changed { .. }
             | Happened::Message { .. }
             | Happened::Created { .. }
-            | Happened::Document => None,
+            | Happened::Document
+            | Happened::Texts => None,
         }
     }
 
     /// What it comes to. `milestones` is what the events before it have made of its conversation;
     /// none: nothing but its creation.
     pub(super) fn counted(&self, milestones: Option<Milestones>) -> Counted {
+        let mut counted = self.counted_event(milestones);
+        counted.made.text_bytes = self.text_bytes;
+        counted
+    }
+
+    fn counted_event(&self, milestones: Option<Milestones>) -> Counted {
         match &self.happened {
             Happened::Created { group, assignee } => Counted {
                 figures: vec![(
@@ -213,6 +227,7 @@ impl Occurrence {
                 },
                 ..Counted::default()
             },
+            Happened::Texts => Counted::default(),
         }
     }
 
@@ -361,6 +376,7 @@ mod tests {
                 kind,
                 at: Timestamp(CREATED_AT.0 + after_ms),
                 credential: None,
+                text_bytes: 0,
             };
             let seen = SeenNow {
                 channel: Some(self.group.channel),

@@ -2,7 +2,6 @@
 
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::AuditId;
@@ -59,13 +58,7 @@ impl AuditedAct {
             details,
         };
         let mut commit = Commit::new(subject, Sequence::ZERO, caller, now);
-        commit.rows.push(NewRow {
-            kind: event,
-            payload: json::bytes(&row),
-            counts: MessageCounts::default(),
-            seen: None,
-            edits: None,
-        });
+        commit.rows.push(NewRow::new(event, json::bytes(&row)));
         commit
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::context::{CommandContext, NewIds};
 use super::messages::ConversationView;
 use super::state::{Changed, Conversation, Live};
+use crate::store::StoredMessage;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Effect, Header, KeptAnswer, NewRow};
@@ -93,13 +94,8 @@ impl Draft {
         draft
     }
 
-    fn row(
-        &mut self,
-        kind: EventKind,
-        payload: Bytes,
-        sender: Option<SenderType>,
-        edits: Option<Sequence>,
-    ) {
+    /// The next row, with the counts up to it.
+    fn next_row(&mut self, kind: EventKind, payload: Bytes, sender: Option<SenderType>) -> NewRow {
         self.live.sequence = self.live.sequence.next();
         let ConversationState {
             channel,
@@ -113,13 +109,11 @@ impl Draft {
             assignee,
             sender,
         });
-        self.rows.push(NewRow {
-            kind,
-            payload,
+        NewRow {
             counts: self.live.counts,
             seen,
-            edits,
-        });
+            ..NewRow::new(kind, payload)
+        }
     }
 
     /// An event that shows the whole conversation.
@@ -136,7 +130,8 @@ impl Draft {
             changes,
             reason,
         });
-        self.row(kind, data, None, None);
+        let row = self.next_row(kind, data, None);
+        self.rows.push(row);
     }
 
     /// Adds a message, with its event.
@@ -144,6 +139,7 @@ impl Draft {
         let at = self.live.updated_at;
         self.live.counts = self.live.counts.plus(new.sender_type, at);
         let id = (self.ids.message)(at, self.live.sequence.next());
+        let text_bytes = length(&new.content);
         let body = bytes(&MessageView {
             message_id: id,
             conversation_id: self.live.id,
@@ -157,31 +153,29 @@ impl Draft {
             edited_at: None,
             redacted: false,
         });
-        self.row(
-            EventKind::MessageCreated,
-            body.clone(),
-            Some(new.sender_type),
-            None,
-        );
+        let sender = Some(new.sender_type);
+        let row = self.next_row(EventKind::MessageCreated, body.clone(), sender);
+        self.rows.push(NewRow { text_bytes, ..row });
         AddedMessage { id, body }
     }
 
-    /// Replaces the text of the message with this original sequence, with the event that says so.
-    pub(super) fn edited(&mut self, message: &MessageView, original: Sequence) -> Bytes {
-        let body = bytes(message);
-        self.row(
-            EventKind::MessageUpdated,
-            body.clone(),
-            Some(message.sender_type),
-            Some(original),
-        );
+    /// Puts `after` in the place of the message that is held, with the event that says so.
+    pub(super) fn edited(&mut self, held: &StoredMessage, after: &MessageView) -> Bytes {
+        let body = bytes(after);
+        let sender = Some(after.sender_type);
+        let row = self.next_row(EventKind::MessageUpdated, body.clone(), sender);
+        self.rows.push(NewRow {
+            edits: Some(held.sequence),
+            text_bytes: length(&after.content) - length(&held.now.content),
+            ..row
+        });
         body
     }
 
-    /// Erases all texts of the message with this original sequence; `message` is what is left.
-    pub(super) fn redacted(&mut self, message: &MessageView, original: Sequence) {
-        self.edited(message, original);
-        self.redacts = Some(original);
+    /// Erases all texts of the message that is held; `left` is what is left of it.
+    pub(super) fn redacted(&mut self, held: &StoredMessage, left: &MessageView) {
+        self.edited(held, left);
+        self.redacts = Some(held.sequence);
     }
 
     /// Takes the new state, with the one event that says so. What follows from its status is set
@@ -316,6 +310,11 @@ pub(super) fn unchanged(
     let answer = draft.kept(context.reservation, &reply);
     let (_, commit) = draft.into_commit(context.caller, answer, Vec::new());
     Decision::Keep { commit, reply }
+}
+
+/// How many bytes a text has.
+fn length(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(i64::MAX)
 }
 
 /// `{"field":{"from":…,"to":…}}` for everything that differs.

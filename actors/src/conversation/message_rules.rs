@@ -85,7 +85,7 @@ impl ConversationRequest for ReviseMessage {
         }
         let mut draft = Draft::new(live.clone(), &context);
         after.edited_at = Some(draft.live.updated_at);
-        let body = draft.edited(&after, held.sequence);
+        let body = draft.edited(&held, &after);
         let etag = Some(live.sequence.next().to_string());
         Ok(draft.commit(context, Vec::new(), Answer::ok(etag, body)))
     }
@@ -99,13 +99,14 @@ impl ConversationRequest for RedactMessage {
     }
 
     fn decide(self, live: &Live, mut context: CommandContext) -> Decided<Answer> {
-        let mut held = asked_about(self.message, live, &mut context)?;
+        let held = asked_about(self.message, live, &mut context)?;
         if held.now.redacted {
             return Ok(Decision::Answer(Answer::deleted()));
         }
         let mut draft = Draft::new(live.clone(), &context);
-        held.now.erase();
-        draft.redacted(&held.now, held.sequence);
+        let mut left = held.now.clone();
+        left.erase();
+        draft.redacted(&held, &left);
         Ok(draft.commit(context, Vec::new(), Answer::deleted()))
     }
 }

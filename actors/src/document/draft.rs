@@ -17,7 +17,6 @@ use crate::store::StoredVersion;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Header, KeptAnswer, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{
     CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
 };
@@ -122,6 +121,8 @@ pub(super) struct Draft {
     through: Option<ShareId>,
     pub(super) live: Live,
     was_deleted: Option<bool>,
+    /// What the document was counted with before.
+    text_bytes: u64,
     rows: Vec<NewRow>,
     version: Option<NewVersion>,
     added: Option<StoredVersion>,
@@ -144,6 +145,7 @@ impl Draft {
             expected,
             at,
             through: context.requester.share(),
+            text_bytes: live.text_bytes(),
             live,
             was_deleted,
             rows: Vec::new(),
@@ -176,13 +178,7 @@ impl Draft {
             extras: &extras,
             share_id: self.through,
         });
-        self.rows.push(NewRow {
-            kind,
-            payload,
-            counts: MessageCounts::default(),
-            seen: None,
-            edits: None,
-        });
+        self.rows.push(NewRow::new(kind, payload));
     }
 
     /// Adds the event that shows a new version.
@@ -226,6 +222,7 @@ impl Draft {
         let EncodedVersion {
             frame,
             base,
+            bytes,
             followed,
             ..
         } = packed;
@@ -233,6 +230,7 @@ impl Draft {
             self.follow(followed);
             self.live.facts.head = number;
             self.live.facts.head_id = id;
+            self.live.facts.head_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
             self.shows_change(context);
         }
         self.added = Some(version.clone().without_message());
@@ -378,12 +376,24 @@ impl Draft {
     }
 
     fn into_commit(
-        self,
+        mut self,
         context: CommandContext,
         header: Header,
         conditions: Vec<Condition>,
         reply: &Answer,
     ) -> Commit {
+        let text_bytes = match header {
+            Header::DocumentGone { .. } => 0,
+            Header::Document(_)
+            | Header::Unchanged
+            | Header::Conversation { .. }
+            | Header::Record { .. }
+            | Header::RecordGone
+            | Header::LinkUsed { .. } => self.live.text_bytes(),
+        };
+        if let Some(row) = self.rows.last_mut() {
+            row.text_bytes = text_bytes.cast_signed() - self.text_bytes.cast_signed();
+        }
         Commit {
             at: self.at,
             rows: self.rows,

@@ -103,6 +103,8 @@ pub struct EncodedVersion {
     pub(super) base: Option<u64>,
     /// Whether the content is the same as the parent's.
     pub(super) same: bool,
+    /// How many bytes the content has.
+    pub(super) bytes: usize,
     /// The comments that have followed it, where it is a new head that comments follow.
     pub(super) followed: Option<Followed>,
 }
@@ -280,6 +282,7 @@ pub(super) fn encode_version(
             .map(|parent| parent.number)
             .filter(|_| !frame.is_keyframe()),
         same: parent.is_some_and(|parent| parent.content == text),
+        bytes: text.len(),
         frame: frame.bytes().clone(),
         followed,
     })

@@ -62,6 +62,9 @@ pub(super) struct Facts {
     pub(super) head: u64,
     /// The head's identifier: lists show it without reading versions.
     pub(super) head_id: VersionId,
+    /// How many bytes the head's content has.
+    #[serde(default)]
+    pub(super) head_bytes: u64,
     /// Comments that were ever made: the next one's number.
     pub(super) comments_made: u64,
     /// The sequence at which what the document shows changed last; comments, links and side
@@ -126,6 +129,7 @@ impl Live {
                 shares: Vec::new(),
                 head: 1,
                 head_id: VersionId::from_parts(EntityNumber::ZERO, 0),
+                head_bytes: 0,
                 comments_made: 0,
                 shown: Sequence::ZERO,
                 last_at: Timestamp::EPOCH,
@@ -138,6 +142,14 @@ impl Live {
     /// Whether nothing was committed of it yet.
     pub(super) fn is_blank(&self) -> bool {
         self.sequence == Sequence::ZERO
+    }
+
+    /// With how many bytes of texts it is counted: those of its head, outside the bin.
+    pub(super) fn text_bytes(&self) -> u64 {
+        match self.facts.deleted_at {
+            Some(_) => 0,
+            None => self.facts.head_bytes,
+        }
     }
 
     /// The document without its content, as somebody of this role sees it.

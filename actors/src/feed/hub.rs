@@ -38,8 +38,8 @@ pub enum Interest {
     Documents,
     /// Those of conversations, of every account and mode, and customers' new names.
     Conversations,
-    /// Those that figures are made of, of every account and mode: those of conversations, and
-    /// documents that are made.
+    /// Those that figures are made of, of every account and mode: those of conversations, documents
+    /// that are made, and texts that become more or fewer.
     Figures,
 }
 
@@ -191,7 +191,7 @@ impl LastFor {
         } else if event.kind.is_of_conversation() {
             self.conversations = event.position;
         }
-        if is_counted(event.kind) {
+        if is_counted(event) {
             self.figures = event.position;
         }
     }
@@ -207,9 +207,10 @@ impl LastFor {
     }
 }
 
-/// Whether figures count an event of this kind.
-fn is_counted(kind: EventKind) -> bool {
-    kind == EventKind::DocumentCreated || kind.is_of_conversation()
+/// Whether figures count an event.
+fn is_counted(event: &Event) -> bool {
+    let is_made = event.kind == EventKind::DocumentCreated;
+    is_made || event.kind.is_of_conversation() || event.text_bytes != 0
 }
 
 impl Drop for Table {
@@ -555,7 +556,7 @@ impl Listeners {
                 } else if event.kind.is_of_conversation() {
                     self.give(Interest::Conversations, item);
                 }
-                if is_counted(event.kind) {
+                if is_counted(event) {
                     self.give(Interest::Figures, item);
                 }
             }
@@ -650,6 +651,7 @@ mod tests {
             kind: EventKind::MessageCreated,
             at: Timestamp(0),
             credential: None,
+            text_bytes: 0,
         };
         let event = Event::new(row, SeenNow::default(), b"{}".as_slice().into());
         feed.batch().event(event);

@@ -145,6 +145,7 @@ mod tests {
             kind: EventKind::MessageCreated,
             at: Timestamp(0),
             credential: None,
+            text_bytes: 0,
         };
         let payload = vec![b'x'; bytes].into();
         let event = Event::new(row, SeenNow::default(), payload);

@@ -23,6 +23,7 @@ fn event(position: Position, bytes: usize) -> Item {
         kind: EventKind::MessageCreated,
         at: Timestamp(0),
         credential: None,
+        text_bytes: 0,
     };
     let payload = vec![b'x'; bytes].into();
     Item::Event(Arc::new(Event::new(row, SeenNow::default(), payload)))

@@ -10,7 +10,6 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header, KeptAnswer, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
@@ -264,16 +263,11 @@ fn subject(id: SigningKeysId) -> Subject {
 fn commit_of(revision: Sequence, kept: KeptSigningKeys, actor: Actor, now: Timestamp) -> Commit {
     let mut commit = Commit::new(subject(id()), revision, operators(actor), now);
     let names: Vec<&str> = kept.0.iter().map(|key| key.name.as_str()).collect();
-    commit.rows.push(NewRow {
-        kind: match revision {
-            Sequence::ZERO => EventKind::RecordCreated,
-            _ => EventKind::SigningKeysRotated,
-        },
-        payload: json::bytes(&names),
-        counts: MessageCounts::default(),
-        seen: None,
-        edits: None,
-    });
+    let kind = match revision {
+        Sequence::ZERO => EventKind::RecordCreated,
+        _ => EventKind::SigningKeysRotated,
+    };
+    commit.rows.push(NewRow::new(kind, json::bytes(&names)));
     commit.header = Header::Record {
         new: revision == Sequence::ZERO,
         name: "signing keys".to_owned(),

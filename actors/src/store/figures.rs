@@ -73,6 +73,8 @@ pub struct Made {
     pub messages: u64,
     /// Documents, deleted ones too.
     pub documents: u64,
+    /// By how many bytes the texts that are stored became more; negative where they became fewer.
+    pub text_bytes: i64,
 }
 
 impl Made {
@@ -80,6 +82,7 @@ impl Made {
     pub fn merge(&mut self, others: Made) {
         self.messages += others.messages;
         self.documents += others.documents;
+        self.text_bytes += others.text_bytes;
     }
 }
 

@@ -67,6 +67,9 @@ pub struct EventItem {
     pub sender: Option<i64>,
     /// The sequence of the message that it edits.
     pub edits: Option<i64>,
+    /// How many bytes it added to the texts of the account; none where it changed nothing of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub text_bytes: Option<i64>,
     /// Who did it.
     pub by: ActorItem,
     /// The salt of the payload's digest; it goes with what is erased.
@@ -459,6 +462,9 @@ pub struct MadeItem {
     pub messages: i64,
     /// How many documents.
     pub documents: i64,
+    /// By how many bytes the texts became more; negative where they became fewer.
+    #[serde(default)]
+    pub text_bytes: i64,
 }
 
 /// What an account used on one day, by one credential.

@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::SupervisionId;
@@ -176,13 +175,9 @@ impl Supervision {
     fn commit_of(&self, revision: Sequence, settings: KeptSettings, caller: Caller) -> Commit {
         let body = json::text(&settings);
         let mut commit = Commit::new(subject(id()), revision, caller, Timestamp::now());
-        commit.rows.push(NewRow {
-            kind: EventKind::SupervisionChanged,
-            payload: body.clone().into(),
-            counts: MessageCounts::default(),
-            seen: None,
-            edits: None,
-        });
+        let payload = body.clone().into();
+        let row = NewRow::new(EventKind::SupervisionChanged, payload);
+        commit.rows.push(row);
         commit.header = Header::Record {
             new: revision == Sequence::ZERO,
             name: "supervision".to_owned(),

@@ -13,7 +13,6 @@ use crate::limiter::Limits;
 use crate::store::{Store, Stored};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::commit::{Commit, ConstraintViolation, Header, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{AccountId, KeyId};
@@ -241,13 +240,8 @@ fn commit_of(
         actor: Actor::server("alerts"),
     };
     let mut commit = Commit::new(subject(tenant), expected, caller, now);
-    let rows = alerts.into_iter().map(|alert| NewRow {
-        kind: alert.kind,
-        payload: alert.data,
-        counts: MessageCounts::default(),
-        seen: None,
-        edits: None,
-    });
+    let rows = alerts.into_iter();
+    let rows = rows.map(|alert| NewRow::new(alert.kind, alert.data));
     commit.rows.extend(rows);
     commit.header = Header::Record {
         new: expected == Sequence::ZERO,

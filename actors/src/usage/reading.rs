@@ -32,6 +32,8 @@ pub struct StoredTotals {
     pub messages: u64,
     /// Documents, without those in the bin.
     pub documents: u64,
+    /// Bytes of the texts as they stand: of messages, and of the latest versions of those documents.
+    pub bytes: u64,
 }
 
 /// An account's data, live and test.
@@ -85,9 +87,11 @@ impl Usage {
             start: Start::Offset(0),
             order: Order::Desc,
         };
+        let text_bytes: i64 = made.iter().map(|(_, made)| made.text_bytes).sum();
         let mut stored = StoredTotals {
             // None is ever deleted.
             messages: made.iter().map(|(_, made)| made.messages).sum(),
+            bytes: u64::try_from(text_bytes).unwrap_or(0),
             ..StoredTotals::default()
         };
         for tenant in modes(account) {

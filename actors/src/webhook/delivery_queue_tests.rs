@@ -162,6 +162,7 @@ fn event(position: Position, entity: EntityNumber) -> Arc<Event> {
         kind: EventKind::MessageCreated,
         at: Timestamp(1_000),
         credential: None,
+        text_bytes: 0,
     };
     Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
 }

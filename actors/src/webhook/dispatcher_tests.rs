@@ -165,11 +165,8 @@ impl Desk {
             };
             let kind = EventKind::MessageCreated;
             let row = NewRow {
-                kind,
-                payload: "{}".into(),
                 counts,
-                seen: None,
-                edits: None,
+                ..NewRow::new(kind, "{}".into())
             };
             let subject = Subject {
                 kind: Kind::Conversation,

@@ -180,6 +180,7 @@ mod tests {
             kind,
             at: Timestamp(1_000),
             credential: None,
+            text_bytes: 0,
         };
         let seen = SeenNow {
             channel: Some(Channel::Chat),

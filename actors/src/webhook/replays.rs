@@ -415,6 +415,7 @@ mod tests {
             kind: EventKind::MessageCreated,
             at: hour(number),
             credential: None,
+            text_bytes: 0,
         };
         Arc::new(Event::new(row, SeenNow::default(), "{}".into()))
     }

@@ -46,6 +46,7 @@ pub(super) fn sample(kind: EventKind, tenant: Tenant, now: Timestamp) -> Event {
         kind,
         at: now,
         credential: None,
+        text_bytes: 0,
     };
     let payload = serde_json::to_vec(&data(kind, now)).unwrap_or_default();
     Event::new(row, SeenNow::default(), Bytes::from(payload))

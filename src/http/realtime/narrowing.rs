@@ -89,6 +89,7 @@ mod tests {
             kind: EventKind::MessageCreated,
             at: Timestamp(1_000),
             credential: None,
+            text_bytes: 0,
         };
         let seen = SeenNow {
             assignee: assignee.map(|user| user.number()),

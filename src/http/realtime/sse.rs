@@ -228,6 +228,7 @@ mod tests {
             kind: EventKind::MessageCreated,
             at: Timestamp(1_000),
             credential: None,
+            text_bytes: 0,
         };
         let payload = Bytes::from_static(b"{\"a\":\n\"b\\n\"}");
         let event = Event::new(row, SeenNow::default(), payload);

@@ -123,6 +123,9 @@ pub(super) struct StoredShown {
     messages: u64,
     /// Documents, without those in the bin.
     documents: u64,
+    /// Bytes of the texts as they stand, in UTF-8: of messages, and of the latest versions of those
+    /// documents.
+    bytes: u64,
 }
 
 impl From<StoredTotals> for StoredShown {
@@ -131,11 +134,13 @@ impl From<StoredTotals> for StoredShown {
             conversations,
             messages,
             documents,
+            bytes,
         } = stored;
         StoredShown {
             conversations,
             messages,
             documents,
+            bytes,
         }
     }
 }

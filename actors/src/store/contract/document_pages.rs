@@ -9,7 +9,6 @@
 
 use colloquy_model::caller::{Actor, Caller, CredentialId};
 use colloquy_model::commit::{Commit, Header, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{DocumentHeader, DocumentListed};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
@@ -278,13 +277,7 @@ impl<B: Bench> Worked<B> {
 
     /// Somebody does this behind so many others, which says at how many seconds, too.
     fn does(&self, id: DocumentId, actor: Actor, behind: u64, kinds: &[EventKind]) {
-        let row = |kind: &EventKind| NewRow {
-            kind: *kind,
-            payload: "{}".into(),
-            counts: MessageCounts::default(),
-            seen: None,
-            edits: None,
-        };
+        let row = |kind: &EventKind| NewRow::new(*kind, "{}".into());
         let caller = Caller {
             tenant: live(),
             actor,

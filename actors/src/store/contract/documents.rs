@@ -22,7 +22,6 @@ use crate::store::{
 use colloquy_model::answer::Done;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, KeptAnswer, NewRow};
-use colloquy_model::conversation::MessageCounts;
 use colloquy_model::document::{
     CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
 };
@@ -100,13 +99,7 @@ fn gone(was_deleted: bool) -> Header {
 
 pub(super) fn commit(id: DocumentId, expected: u64, header: Header, payload: &str) -> Commit {
     let payload = Bytes::copy_from_slice(payload.as_bytes());
-    let row = NewRow {
-        kind: EventKind::DocumentUpdated,
-        payload,
-        counts: MessageCounts::default(),
-        seen: None,
-        edits: None,
-    };
+    let row = NewRow::new(EventKind::DocumentUpdated, payload);
     let caller = Caller {
         tenant: live(),
         actor: Actor::server("a test"),

@@ -147,11 +147,9 @@ impl Talk {
         };
         let payload = Bytes::from(format!("{{\"at\":{}}}", at.0));
         NewRow {
-            kind,
-            payload,
             counts: self.counts,
             seen: Some(seen),
-            edits: None,
+            ..NewRow::new(kind, payload)
         }
     }
 
@@ -947,13 +945,7 @@ fn endpoint_commit(
             names: Vec::new(),
         }
     };
-    let row = NewRow {
-        kind,
-        payload: shown.clone(),
-        counts: MessageCounts::default(),
-        seen: None,
-        edits: None,
-    };
+    let row = NewRow::new(kind, shown.clone());
     Commit {
         subject: Subject {
             kind: Kind::Webhook,

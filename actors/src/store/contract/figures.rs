@@ -188,6 +188,7 @@ pub(in crate::store) fn milestones_and_what_was_made_come_back_as_they_were_coun
         let made = |messages| Made {
             messages,
             documents: 1,
+            text_bytes: 4 - opened_at,
         };
         let slice = FigureSlice {
             milestones: vec![(one, milestones(opened_at))],
@@ -206,6 +207,7 @@ pub(in crate::store) fn milestones_and_what_was_made_come_back_as_they_were_coun
     let expected = |messages| Made {
         messages,
         documents: 2,
+        text_bytes: -5,
     };
     let found = asked(live(), day, to);
     assert_eq!(found.len(), 2);

@@ -221,6 +221,7 @@ impl PlacedRow<'_> {
             kind,
             at: Timestamp(row.at),
             credential: row.by.key.map(CredentialCode),
+            text_bytes: row.text_bytes.unwrap_or(0),
         };
         let seen = SeenNow {
             channel: row.channel.and_then(|code| Channel::from_code(code.into())),

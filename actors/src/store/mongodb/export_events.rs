@@ -127,6 +127,7 @@ fn row_event(document: &LogDocument, row: &RowDocument) -> EventItem {
         assignee: row.assignee,
         sender: row.sender.map(i64::from),
         edits: row.edits,
+        text_bytes: row.text_bytes,
         by: ActorItem {
             key: row.by.key,
             user: row.by.user,
@@ -159,6 +160,7 @@ fn answer_event(document: &LogDocument, answer: AnswerItem, at: i64) -> EventIte
         assignee: None,
         sender: None,
         edits: None,
+        text_bytes: None,
         by: ActorItem {
             key: None,
             user: None,

@@ -408,6 +408,8 @@ pub(super) struct MadeRow {
     credential: Option<i64>,
     messages: i64,
     documents: i64,
+    #[serde(default)]
+    text_bytes: i64,
 }
 
 impl MadeRow {
@@ -418,6 +420,7 @@ impl MadeRow {
             credential: self.credential,
             messages: self.messages,
             documents: self.documents,
+            text_bytes: self.text_bytes,
         }
     }
 }

@@ -233,6 +233,26 @@ async fn statements(
         statements.put(MILESTONES, id, behind(), doc! {"$set": set});
     }
 
+    put_made(collections, slice, &mut statements).await?;
+    for user in &slice.assignees {
+        let set = doc! {"$setOnInsert": {"tail": int(user.tail())}};
+        let number = int(user.number());
+        statements.put(FIGURE_ASSIGNEES, number, Document::new(), set);
+    }
+    Ok(statements)
+}
+
+/// Adds what is to be written of what was made.
+async fn put_made(
+    collections: &Collections,
+    slice: &FigureSlice,
+    statements: &mut Statements,
+) -> Result<(), ReadError> {
+    let FigureSlice {
+        generation,
+        reached,
+        ..
+    } = *slice;
     let ids = slice.made.iter().map(|(cell, _)| made_id(generation, cell));
     let kept: HashMap<String, MadeDocument> = by_id(collections, MADE, ids).await?;
     for (cell, made) in &slice.made {
@@ -244,16 +264,13 @@ async fn statements(
         let set = doc! {
             "generation": generation.0, "tenant": cell.tenant.number(), "day": cell.day.0,
             "credential": cell.credential.map(|CredentialCode(code)| code),
-            "messages": int(sum.messages), "documents": int(sum.documents), "counted": reached.0,
+            "messages": int(sum.messages), "documents": int(sum.documents),
+            "text_bytes": sum.text_bytes, "counted": reached.0,
         };
-        statements.put(MADE, id, behind(), doc! {"$set": set});
+        let behind = doc! {"counted": {"$lt": reached.0}};
+        statements.put(MADE, id, behind, doc! {"$set": set});
     }
-    for user in &slice.assignees {
-        let set = doc! {"$setOnInsert": {"tail": int(user.tail())}};
-        let number = int(user.number());
-        statements.put(FIGURE_ASSIGNEES, number, Document::new(), set);
-    }
-    Ok(statements)
+    Ok(())
 }
 
 /// The `_id` of what these numbers tell from all others of its generation and collection.
@@ -337,7 +354,8 @@ pub(super) fn made_document(item: &MadeItem) -> Document {
     doc! {
         "_id": joined(FIRST_GENERATION, &numbers), "generation": FIRST_GENERATION.0,
         "tenant": item.tenant, "day": item.day, "credential": item.credential,
-        "messages": item.messages, "documents": item.documents, "counted": 0_i64,
+        "messages": item.messages, "documents": item.documents, "text_bytes": item.text_bytes,
+        "counted": 0_i64,
     }
 }
 
@@ -408,6 +426,8 @@ struct MadeDocument {
     credential: Option<i64>,
     messages: i64,
     documents: i64,
+    #[serde(default)]
+    text_bytes: i64,
 }
 
 impl MadeDocument {
@@ -415,6 +435,7 @@ impl MadeDocument {
         Made {
             messages: uint(self.messages),
             documents: uint(self.documents),
+            text_bytes: self.text_bytes,
         }
     }
 }

@@ -372,6 +372,7 @@ fn log_document(event: EventItem) -> LogDocument {
         assignee: event.assignee,
         sender: event.sender.map(code),
         edits: event.edits,
+        text_bytes: event.text_bytes,
         by: ActorDocument {
             key: event.by.key,
             user: event.by.user,

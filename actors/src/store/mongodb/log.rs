@@ -117,6 +117,10 @@ pub(super) struct RowDocument {
     /// The sequence of the message that this row edits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) edits: Option<i64>,
+    /// How many bytes this row adds to the texts of the account; none where it changes nothing of
+    /// them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) text_bytes: Option<i64>,
     pub(super) by: ActorDocument,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) salt: Option<Binary>,
@@ -328,6 +332,7 @@ impl RowDocument {
                 .and_then(|seen| seen.sender)
                 .map(|sender| code(SenderType::code(sender))),
             edits: row.edits.map(|original| int(original.0)),
+            text_bytes: Some(row.text_bytes).filter(|bytes| *bytes != 0),
             by: ActorDocument::of(&commit.actor),
             salt: Some(binary(&digest.salt)),
             hash: binary(&digest.hash),

@@ -292,6 +292,7 @@ impl<'c> Batch<'c> {
             assignee: seen.and_then(|seen| seen.assignee).map(|user| int(user.number().0)),
             sender: seen.and_then(|seen| seen.sender).map(SenderType::code),
             edit: edit,
+            text_bytes: Some(row.text_bytes).filter(|bytes| *bytes != 0),
             by_key: commit.actor.credential.code(),
             by_user: commit.actor.user.map(|user| int(user.number().0)),
             by_address: address,

@@ -50,6 +50,7 @@ columns! {
         priority: Option<Priority>,
         assignee: Option<EntityNumber>,
         by_key: Option<i64>,
+        text_bytes: Option<i64>,
         payload: Option<&'r [u8]>,
     }
 }
@@ -110,6 +111,7 @@ fn event(row: &Row<'_>, view: &View<'_>) -> rusqlite::Result<Event> {
         kind,
         at: row.at,
         credential: row.by_key.map(CredentialCode),
+        text_bytes: row.text_bytes.unwrap_or(0),
     };
     let seen = SeenNow {
         channel: row.channel,

@@ -132,7 +132,7 @@ columns! { of FigureItem {
 columns! { of FigureAssigneeItem { number = "n", tail } }
 columns! { of MilestonesItem { conversation = "entity", opened_at, answered } }
 columns! { of MadeItem {
-    tenant = "scope", day, credential = "nullif(credential, -1)", messages, documents,
+    tenant = "scope", day, credential = "nullif(credential, -1)", messages, documents, text_bytes,
 } }
 
 fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
@@ -179,6 +179,7 @@ columns! {
         priority: Option<i64> = "r.priority",
         assignee: Option<i64> = "r.assignee",
         sender: Option<i64> = "r.sender",
+        text_bytes: Option<i64> = "r.text_bytes",
         by_key: Option<i64> = "r.by_key",
         by_user: Option<i64> = "r.by_user",
         by_address: Option<String> = "r.by_address",
@@ -296,6 +297,7 @@ impl EventRow {
             assignee: self.assignee,
             sender: self.sender,
             edits: None,
+            text_bytes: self.text_bytes,
             by: ActorItem {
                 key: self.by_key,
                 user: self.by_user,

@@ -71,8 +71,10 @@ fn count(connection: &Connection, slice: &FigureSlice) -> rusqlite::Result<bool>
             credential: credential_code(cell.credential),
             messages: int(made.messages),
             documents: int(made.documents),
+            text_bytes: made.text_bytes,
         }, "ON CONFLICT DO UPDATE SET messages = messages + excluded.messages,
-            documents = documents + excluded.documents")?;
+            documents = documents + excluded.documents,
+            text_bytes = text_bytes + excluded.text_bytes")?;
     }
     for user in &slice.assignees {
         insert!(connection, "INSERT INTO figure_assignees", {
@@ -428,6 +430,7 @@ columns! {
         credential: i64,
         messages: u64,
         documents: u64,
+        text_bytes: i64,
     }
 }
 
@@ -460,6 +463,7 @@ pub(super) fn made(
         let made = Made {
             messages: row.messages,
             documents: row.documents,
+            text_bytes: row.text_bytes,
         };
         Ok((cell, made))
     })

@@ -231,6 +231,7 @@ impl<'c> Block<'c> {
             assignee: event.assignee,
             sender: event.sender,
             edit: edit,
+            text_bytes: event.text_bytes,
             by_key: event.by.key,
             by_user: event.by.user,
             by_address: event.by.address,

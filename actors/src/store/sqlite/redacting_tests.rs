@@ -124,11 +124,9 @@ impl Often {
     fn row(&mut self, text: &MessageView, at: Timestamp) -> Commit {
         let payload = Bytes::from(serde_json::to_vec(text).unwrap());
         let row = NewRow {
-            kind: EventKind::MessageUpdated,
-            payload,
             counts: self.counts,
-            seen: None,
             edits: Some(Sequence(2)),
+            ..NewRow::new(EventKind::MessageUpdated, payload)
         };
         self.sequence += 1;
         let caller = Caller {

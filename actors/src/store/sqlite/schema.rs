@@ -6,8 +6,9 @@ use super::codec::only;
 use super::file::OpenError;
 
 /// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] =
-    &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14];
+pub(super) const MIGRATIONS: &[&str] = &[
+    V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15,
+];
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -254,6 +255,13 @@ CREATE TABLE IF NOT EXISTS usage(
   deliveries INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,
   PRIMARY KEY(account, day, credential, tail)) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS usage_by_day ON usage(day, account, requests);
+";
+
+/// How many bytes an event adds to the texts that are stored of an account, none where it changes
+/// nothing of them, and what that comes to by day and credential. Events of before say nothing.
+const V15: &str = "
+ALTER TABLE rows ADD COLUMN text_bytes INTEGER;
+ALTER TABLE made ADD COLUMN text_bytes INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// Brings the file to this version.

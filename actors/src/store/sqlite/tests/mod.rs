@@ -245,11 +245,8 @@ pub(super) fn row_of(entity: EntityNumber, expected: u64, bytes: usize) -> Commi
     };
     let payload = Bytes::from(vec![b'x'; bytes]);
     let row = NewRow {
-        kind: EventKind::MessageCreated,
-        payload,
         counts,
-        seen: None,
-        edits: None,
+        ..NewRow::new(EventKind::MessageCreated, payload)
     };
     let subject = Subject {
         kind: Kind::Conversation,

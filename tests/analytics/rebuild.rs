@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{FIGURES, asked};
 use crate::support::process;
 use crate::support::server::{OPERATOR, Setup};
+use crate::support::stored::execute;
 use crate::support::{Client, Server, until};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -22,6 +23,24 @@ async fn filled(c: &Client, count: usize) {
     }
 }
 
+/// Has all figures made anew, as an operator does who sits at the machine.
+fn rebuild(server: &Server) {
+    let mut command = process::colloquy();
+    let command = command
+        .args(["analytics", "rebuild"])
+        .env("COLLOQUY__SERVER__BIND", server.address())
+        .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
+        .current_dir(server.work());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(said.contains("made anew"), "{said}");
+}
+
 #[tokio::test]
 async fn figures_that_are_made_anew_from_the_log_are_the_same_while_others_write() {
     let mut server = Server::start();
@@ -29,22 +48,7 @@ async fn figures_that_are_made_anew_from_the_log_are_the_same_while_others_write
     filled(&c, 30).await;
     let other = server.account().await.test();
     let before = asked(&c, &[("group_by", "channel")]).await.body;
-    let rebuilding = async {
-        let mut command = process::colloquy();
-        let command = command
-            .args(["analytics", "rebuild"])
-            .env("COLLOQUY__SERVER__BIND", server.address())
-            .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
-            .current_dir(server.work());
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success(),
-            "{said}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert!(said.contains("made anew"), "{said}");
-    };
+    let rebuilding = async { rebuild(&server) };
     let writing = filled(&other, 10);
     tokio::join!(writing, rebuilding);
     assert_eq!(asked(&c, &[("group_by", "channel")]).await.body, before);
@@ -85,6 +89,43 @@ async fn figures_that_are_made_anew_from_the_log_are_the_same_while_others_write
     assert_eq!(asked(&c, &[("group_by", "channel")]).await.body, before);
     server.term();
     server.assert_sound();
+}
+
+#[tokio::test]
+async fn figures_that_were_damaged_are_right_again_when_they_are_made_anew() {
+    let setup = Setup::default().env("COLLOQUY__STORE__KIND", "sqlite");
+    let mut server = setup.start();
+    let account = server.account().await;
+    let c = account.test();
+    filled(&c, 4).await;
+    let document = c.document("of some length").await;
+    let message = c.message(&c.conversation().await, "gone").await;
+    c.delete(message.header("location")).await.expect(204);
+    c.delete(&document).await.expect(204);
+    c.document("kept").await;
+    let shown = async |c: &Client| {
+        let figures = asked(c, &[("group_by", "channel")]).await.body;
+        let usage = account.live().at(c.address()).get("/v1/usage");
+        let usage = usage.await.expect(200);
+        (figures, usage["meta"]["stored"].clone())
+    };
+    let before = shown(&c).await;
+    assert_eq!(before.1["bytes"], 4 * "Words.".len() + "kept".len());
+    server.term();
+    let file = server.work().join("data/colloquy.db");
+    for damage in [
+        "DELETE FROM figures",
+        "UPDATE made SET messages = messages + 1, text_bytes = 12345",
+        "UPDATE milestones SET opened_at = opened_at - 5000",
+    ] {
+        execute(&file, damage, &[]);
+    }
+    server.restart();
+    let c = c.at(&server.address());
+    let damaged = shown(&c).await;
+    assert!(damaged.0 != before.0 && damaged.1 != before.1);
+    rebuild(&server);
+    assert_eq!(shown(&c).await, before);
 }
 
 #[tokio::test]

@@ -380,7 +380,8 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
             "DROP TABLE edits; DROP TABLE redactions; DROP TABLE audit_head;
              DELETE FROM meta WHERE key = 'chained';
              ALTER TABLE rows DROP COLUMN kind; ALTER TABLE rows DROP COLUMN tail;
-             ALTER TABLE rows DROP COLUMN link; PRAGMA user_version = 4",
+             ALTER TABLE rows DROP COLUMN link; ALTER TABLE rows DROP COLUMN text_bytes;
+             ALTER TABLE made DROP COLUMN text_bytes; PRAGMA user_version = 4",
         )
         .unwrap();
     connection

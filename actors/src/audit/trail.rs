@@ -10,7 +10,6 @@ use colloquy_model::page::Page;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Incarnation};
-use tokio::sync::oneshot;
 
 use super::act::AuditedAct;
 use super::list::{self, AuditList};
@@ -52,16 +51,8 @@ impl AuditTrail {
             etag: answer.etag.clone(),
             body: Some(answer.body.clone()),
         });
-        let (settle, settled) = oneshot::channel();
-        let settle = Box::new(move |outcome: Result<(), _>| {
-            // Whoever asked may have left.
-            let _ = settle.send(outcome.is_ok());
-        });
-        self.store.submit(Incarnation::next(), commit, settle);
-        match settled.await {
-            Ok(true) => Ok(answer),
-            Ok(false) | Err(_) => Err(AskError::Unknown),
-        }
+        let committed = self.store.commit(commit).await;
+        committed.map(|()| answer).map_err(|_| AskError::Unknown)
     }
 
     /// Records a refusal, unless too many were recorded in the running minute. It does not wait for

@@ -43,6 +43,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 pub use audit::{AuditQuery, AuditRow};
 pub use audit_chain::{Broken, ChainHead, ChainPage, ChainRecord, Link, NUMBERS, from_hex, to_hex};
@@ -195,6 +196,22 @@ pub trait Store:
 
     /// How large it is, how fast it commits, and what waits for it.
     fn health(&self) -> StoreHealth;
+}
+
+impl dyn Store {
+    /// Commits what no actor owns, and waits until it is known what became of that.
+    pub(crate) async fn commit(
+        &self,
+        commit: Commit,
+    ) -> Result<(), CommitFailure<ConstraintViolation>> {
+        let (settle, settled) = oneshot::channel();
+        let settle = Box::new(move |outcome| {
+            // Whoever asked may have left.
+            let _ = settle.send(outcome);
+        });
+        self.submit(Incarnation::next(), commit, settle);
+        settled.await.unwrap_or(Err(CommitFailure::Unknown))
+    }
 }
 
 /// Takes commits, in order and once, and gives back what was committed of one entity.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Tenant};
-use colloquy_model::commit::{Commit, ConstraintViolation, Effect, Header, NewRow};
+use colloquy_model::commit::{Commit, Effect, Header, NewRow};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::SupervisionId;
@@ -15,10 +15,7 @@ use colloquy_model::json;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::supervision::KeptSettings;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{
-    AskError, Cause, CommitFailure, Incarnation, Policy, PolicySetting, SupervisedKind,
-};
-use tokio::sync::oneshot;
+use colloquy_runtime::{AskError, Cause, CommitFailure, Policy, PolicySetting, SupervisedKind};
 
 use super::messages::{
     ChangeSupervision, Given, GivenValue, KINDS, KindsView, Number, SettingView, SupervisionError,
@@ -142,7 +139,7 @@ impl Supervision {
                 return Ok(self.settings());
             }
             let commit = self.commit_of(kept.revision, next, caller.clone());
-            match self.commit(commit).await {
+            match self.store.commit(commit).await {
                 Ok(()) => {
                     let changed = self.settings();
                     // To keep what is configured may change nothing of what holds.
@@ -189,17 +186,6 @@ impl Supervision {
             tenant: Tenant::OPERATORS,
             ..commit
         }
-    }
-
-    /// Commits, and waits until it is known what became of that.
-    async fn commit(&self, commit: Commit) -> Result<(), CommitFailure<ConstraintViolation>> {
-        let (settle, settled) = oneshot::channel();
-        let settle = Box::new(move |outcome| {
-            // Whoever asked may have left.
-            let _ = settle.send(outcome);
-        });
-        self.store.submit(Incarnation::next(), commit, settle);
-        settled.await.unwrap_or(Err(CommitFailure::Unknown))
     }
 
     fn configured(&self, kind: &str, setting: PolicySetting) -> f64 {

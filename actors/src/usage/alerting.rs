@@ -5,14 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::alerts::{Alert, QuotaUse, Refusal, Told};
 use crate::accounts::Identity;
 use crate::limiter::Limits;
 use crate::store::{Store, Stored};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
-use colloquy_model::commit::{Commit, ConstraintViolation, Header, NewRow};
+use colloquy_model::commit::{Commit, Header, NewRow};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{AccountId, KeyId};
@@ -20,7 +18,7 @@ use colloquy_model::json;
 use colloquy_model::key::KeyType;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{CommitFailure, Incarnation};
+use colloquy_runtime::CommitFailure;
 
 /// How often a commit is tried again when another node's came first.
 const TRIES_MAX: usize = 3;
@@ -161,7 +159,7 @@ impl Alerts {
             }
             let last = sequence.plus(alerts.len());
             let commit = commit_of(tenant, sequence, (&told, alerts), now);
-            let committed = self.commit(commit).await;
+            let committed = self.store.commit(commit).await;
             match committed {
                 Ok(()) => {
                     self.known.insert(tenant, (last, told));
@@ -192,17 +190,6 @@ impl Alerts {
             Ok(_) => Ok((Sequence::ZERO, Told::default())),
             Err(_) => Err(NotTold),
         }
-    }
-
-    /// Commits, and waits until it is known what became of that.
-    async fn commit(&self, commit: Commit) -> Result<(), CommitFailure<ConstraintViolation>> {
-        let (settle, settled) = oneshot::channel();
-        let settle = Box::new(move |outcome| {
-            // Whoever asked may have left.
-            let _ = settle.send(outcome);
-        });
-        self.store.submit(Incarnation::next(), commit, settle);
-        settled.await.unwrap_or(Err(CommitFailure::Unknown))
     }
 }
 

@@ -28,7 +28,7 @@ use super::export_rows::{
     KeyUseRow, MadeRow, MilestonesRow, NameRow, RecordRow, RenameRow, ReplayRow, VersionRow,
     delivery_item,
 };
-use super::figures;
+use super::figure_generations;
 use super::log::{AnswerDocument, ChoreDocument, LogDocument};
 use super::schema::{
     CHORES, COMMENTS, CONVERSATIONS, COUNTERS, Collections, DELIVERIES, DOCUMENTS, ENDPOINTS,
@@ -128,7 +128,7 @@ impl Exporter<'_> {
     async fn marks(&mut self) -> Result<Position, TransferError> {
         let position = self.standing().await?;
         let mark = self.meta(deliveries::MARK).await?;
-        let shown = figures::shown(self.collections).await?;
+        let shown = figure_generations::shown(self.collections).await?;
         let field = |name| mark.get_i64(name).unwrap_or(0);
         self.take(Item::Marks(Marks {
             position: position.0,
@@ -322,7 +322,10 @@ impl Exporter<'_> {
 
     /// Of the generation that is shown; another one that is being made stays behind.
     async fn figures(&mut self) -> Result<(), TransferError> {
-        let shown = figures::shown(self.collections).await?.generation.0;
+        let shown = figure_generations::shown(self.collections)
+            .await?
+            .generation
+            .0;
         let (of_shown, by_id) = (doc! {"generation": shown}, doc! {"_id": 1});
         let mut cursor: Cursor<FigureRow> =
             self.all(FIGURES, of_shown.clone(), by_id.clone()).await?;

@@ -23,7 +23,7 @@ use super::schema::{
 };
 use super::statements::Statements;
 use super::transfer::{DatabaseImport, MongoTransfer, import_of, is_empty, note_import};
-use super::{carry_over, figures, open, positions, store_key, usage};
+use super::{carry_over, figure_documents, figure_generations, open, positions, store_key, usage};
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::transfer::refuse_other_key;
 use crate::store::transfer_items::COUNTS_DELIVERIES;
@@ -183,15 +183,18 @@ impl Block<'_> {
                 self.statements
                     .put(FEEDS, feed.tenant, Document::new(), change);
             }
-            Item::Figure(figure) => self.insert(FIGURES, figures::figure_document(figure)),
+            Item::Figure(figure) => self.insert(FIGURES, figure_documents::figure_document(figure)),
             Item::FigureAssignee(user) => self.insert(
                 FIGURE_ASSIGNEES,
                 doc! {"_id": user.number, "tail": user.tail},
             ),
             Item::Milestones(milestones) => {
-                self.insert(MILESTONES, figures::milestones_document(&milestones));
+                self.insert(
+                    MILESTONES,
+                    figure_documents::milestones_document(&milestones),
+                );
             }
-            Item::Made(made) => self.insert(MADE, figures::made_document(&made)),
+            Item::Made(made) => self.insert(MADE, figure_documents::made_document(&made)),
             Item::Usage(used) => self.insert(USAGE, usage::imported(&used)),
         }
         Ok(())
@@ -204,7 +207,7 @@ impl Block<'_> {
             .put(meta, positions::COUNT, Document::new(), next);
         self.insert(
             FIGURE_GENERATIONS,
-            figures::first_generation(Position(marks.counted)),
+            figure_generations::first_generation(Position(marks.counted)),
         );
         let carried = doc! {"$set": {"carried": marks.position}};
         self.statements

@@ -44,6 +44,8 @@ mod export;
 mod export_events;
 mod export_rows;
 mod feed_numbers;
+mod figure_documents;
+mod figure_generations;
 mod figures;
 mod find;
 mod findings;
@@ -427,7 +429,7 @@ impl Parts {
         transfer::refuse_part(&collections).await?;
         let master_keys = store_key::open(&collections, &given.keys).await?;
         collections.ensure_indexes().await?;
-        figures::ensure_generation(&collections).await?;
+        figure_generations::ensure_generation(&collections).await?;
         let followed = watch::Sender::new(Position::ZERO);
         let (reached, listed) = watch::channel(Position::ZERO);
         let progress = Arc::new(Progress::default());

@@ -15,7 +15,7 @@ use super::positions::Standing;
 use super::recovery;
 use super::redacting::{self, Left};
 use super::schema::{Collections, META};
-use super::{deliveries, erasing, figures, nodes, store_key};
+use super::{deliveries, erasing, figure_generations, nodes, store_key};
 use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::eraser::Eraser;
 use crate::store::{ImportMark, ReadError, TransferError};
@@ -165,8 +165,8 @@ async fn recover(collections: &Collections) -> Result<Standing, OpenError> {
     refuse_part(collections).await?;
     collections.ensure_indexes().await?;
     deliveries::recover(collections).await?;
-    figures::ensure_generation(collections).await?;
-    figures::recover(collections).await?;
+    figure_generations::ensure_generation(collections).await?;
+    figure_generations::recover(collections).await?;
     let standing = recovery::recover(collections).await?;
     nodes::used::recover_all(collections).await?;
     Ok(standing)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{MongoStore, figures};
+use super::super::{MongoStore, figure_generations, figures};
 use crate::store::{
     FigureQuery, FigureSlice, FigureStore, FigureTable, Generation, Generations, Later, Made,
     MadeCell, MadeQuery, ReadError,
@@ -16,13 +16,13 @@ impl FigureStore for MongoStore {
         let membership = Arc::clone(&self.membership);
         self.read(async move {
             membership.lead().await;
-            figures::begin(&collections).await
+            figure_generations::begin(&collections).await
         })
     }
 
     fn generations(&self) -> Later<Result<Generations, ReadError>> {
         let collections = self.collections.clone();
-        self.read(async move { figures::generations(&collections).await })
+        self.read(async move { figure_generations::generations(&collections).await })
     }
 
     fn count(&self, slice: Box<FigureSlice>) -> Later<Result<bool, ReadError>> {
@@ -32,7 +32,7 @@ impl FigureStore for MongoStore {
             if !membership.leads() {
                 return Ok(false);
             }
-            figures::count(&collections, &slice).await
+            figure_generations::count(&collections, &slice).await
         })
     }
 
@@ -61,11 +61,11 @@ impl FigureStore for MongoStore {
 
     fn begin_rebuild(&self) -> Later<Result<bool, ReadError>> {
         let collections = self.collections.clone();
-        self.read(async move { figures::begin_rebuild(&collections).await })
+        self.read(async move { figure_generations::begin_rebuild(&collections).await })
     }
 
     fn end_rebuild(&self) -> Later<Result<bool, ReadError>> {
         let collections = self.collections.clone();
-        self.read(async move { figures::end_rebuild(&collections).await })
+        self.read(async move { figure_generations::end_rebuild(&collections).await })
     }
 }

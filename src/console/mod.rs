@@ -6,7 +6,8 @@
 //!   several pages are made of; `assets.rs` styles, scripts, icon
 //! - `history.rs` what the server did in the last hour and day; `attention.rs` what needs an operator;
 //!   `figures.rs` how pages write figures; `charts.rs` figures over time as text, picture and table,
-//!   `grouped.rs` those with a line for each group; `period.rs` the days of which they are asked for
+//!   `grouped.rs` those with a line for each group; `period.rs` the days of which they are asked for;
+//!   `report.rs` pages on which they are asked for
 //! - one file for the pages of one thing: `sign_in.rs`, `api_keys.rs`, …; a folder where
 //!   it has many: `documents/`
 //!
@@ -42,6 +43,7 @@ mod parts;
 mod password;
 mod period;
 mod reply;
+mod report;
 mod session;
 mod sign_in;
 mod store;

@@ -7,25 +7,25 @@ use colloquy_model::interval::Interval;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::assets;
 use super::charts::{self, Chart, Line, Span, Step, Unit};
 use super::figures::{bytes, part, tile};
-use super::forms::{Form, Shown};
 use super::grouped::{self, Entries, Group, Kind, Said};
-use super::layout::{self, Page};
-use super::parts::{
-    Field, empty, grouped as written, heading, number, problem, target, text, time,
-};
+use super::parts::{empty, grouped as written, number, target, text, time};
 use super::period::{self, Period};
 use super::reply::Reply;
+use super::report::{Outcome, Report, choice};
 use super::session::Session;
 use super::{Asked, Visit};
 use crate::console::no_such_page;
 use crate::http::{Problem, Request};
 
-const HERE: &str = "/console/usage";
-const CSV: &str = "/console/usage.csv";
-const FIELDS: &[&str] = &["from", "to", "group_by"];
+const REPORT: Report = Report {
+    title: "Usage",
+    about: "What was asked and made, with live and test data together. Days are those of UTC, and both are included.",
+    here: "/console/usage",
+    csv: "/console/usage.csv",
+    fields: &["from", "to", "group_by"],
+};
 const GROUPS: &[(&str, &str)] = &[("day", "All together"), ("key,day", "Each")];
 /// The group of what was done with no key.
 const NO_KEY: &str = "No key";
@@ -61,71 +61,23 @@ fn operation(visit: &Visit) -> Result<String, Problem> {
 }
 
 async fn page(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
-    let typed = FIELDS
-        .iter()
-        .map(|name| ((*name).to_owned(), visit.query(name)));
-    let typed: Vec<(String, String)> = typed.collect();
-    let found = match operation(visit) {
+    let answered = match operation(visit) {
         // A picture needs days; the file has keys without them, too.
         Ok(_) if visit.query("group_by") == "key" => Err(Problem::invalid(
             "group_by",
             "must be `day` or `key,day` on this page",
         )),
-        Ok(asked) => session.get(&asked).await,
+        Ok(asked) => session.get(&asked).await.map(|found| found.body),
         Err(problem) => Err(problem),
     };
-    let (shown, figures) = match found {
-        Ok(found) => {
-            let mut form = Form::of(&typed);
-            for (name, day) in period::days(part(&found.body, "meta")) {
-                form.set(&name, &day);
-            }
-            let shown = Shown {
-                form,
-                problem: None,
-            };
-            (shown, Some(figures(session, &found.body).await?))
-        }
-        Err(problem) if problem.is_refusal() && !problem.field.is_empty() => {
-            (Shown::again(&Form::of(&typed), problem), None)
-        }
-        Err(problem) => return Err(problem),
+    let Outcome { shown, answer } = REPORT.found(visit, answered)?;
+    let figures = match answer {
+        Some(answer) => Some(figures(session, &answer).await?),
+        None => None,
     };
-    let is_refused = figures.is_none();
-    let values = typed
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
-    let file = target(CSV, &values.collect::<Vec<_>>());
-    let content = html! {
-        link rel="stylesheet" href=(assets::path("uPlot.min.css"));
-        (heading(
-            "Usage",
-            "What was asked and made, with live and test data together. Days are those of UTC, and both are included.",
-            html! { @if !is_refused { a.button href=(file) { "Export as CSV" } } },
-        ))
-        (problem(&shown, FIELDS))
-        (asking(&shown))
-        @if let Some(figures) = figures { (figures) }
-    };
-    let page = Page::new("Usage", content).with_scripts(charts::SCRIPTS);
-    let reply = layout::page(visit, Some(session), page);
-    Ok(if is_refused { reply.refused() } else { reply })
-}
-
-fn asking(shown: &Shown) -> Markup {
-    let field = |name, label| Field {
-        name,
-        label,
-        hint: "",
-    };
-    html! {
-        form.row.asking method="get" action=(HERE) {
-            (field("from", "From").line(shown, "date", false))
-            (field("to", "To").line(shown, "date", false))
-            (field("group_by", "Keys").choice(shown, GROUPS))
-            button.button.primary { "Show" }
-        }
-    }
+    let shown = (&shown, figures.is_some());
+    let choices = choice(("group_by", "Keys"), shown.0, GROUPS);
+    Ok(REPORT.page((visit, session), shown, choices, figures))
 }
 
 async fn figures(session: &Session, usage: &Value) -> Result<Markup, Problem> {

@@ -12,32 +12,35 @@ use colloquy_model::time::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::assets;
 use super::charts::{self, Chart, Span};
 use super::figures::part;
-use super::forms::{Form, Shown};
+use super::forms::Shown;
 use super::grouped;
-use super::layout::{self, Page};
-use super::parts::{Field, empty, heading, problem, target, text};
+use super::parts::{empty, target, text};
 use super::period::{self, Period};
 use super::reply::Reply;
+use super::report::{Outcome, Report, choice};
 use super::session::Session;
 use super::{Asked, Visit};
 use crate::console::no_such_page;
 use crate::http::{Found, Kind, Problem, Request};
 
-const HERE: &str = "/console/analytics";
-const CSV: &str = "/console/analytics.csv";
 const OPERATION: &str = "/v1/analytics/conversations";
-const FIELDS: &[&str] = &[
-    "from",
-    "to",
-    "interval",
-    "group_by",
-    "channel",
-    "priority",
-    "assignee_id",
-];
+const REPORT: Report = Report {
+    title: "Analytics",
+    about: "What conversations have come to. Days are those of UTC, and both are included.",
+    here: "/console/analytics",
+    csv: "/console/analytics.csv",
+    fields: &[
+        "from",
+        "to",
+        "interval",
+        "group_by",
+        "channel",
+        "priority",
+        "assignee_id",
+    ],
+};
 const INTERVALS: &[(&str, &str)] = &[("day", "Days"), ("hour", "Hours"), ("month", "Months")];
 const GROUPS: &[(&str, &str)] = &[
     ("", "All together"),
@@ -84,14 +87,18 @@ fn interval(visit: &Visit) -> Interval {
 /// What the interface is asked for this address.
 fn operation(visit: &Visit) -> Result<String, Problem> {
     let Period { from, to } = Period::asked(visit, interval(visit))?;
-    let values = FIELDS.iter().map(|name| match *name {
-        "from" => from.clone(),
-        "to" => to.clone(),
-        name => visit.query(name),
-    });
-    let values: Vec<String> = values.collect();
-    let names = FIELDS.iter().copied();
-    let parameters: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
+    let mut asked = REPORT.asked(visit);
+    for (name, value) in &mut asked {
+        match name.as_str() {
+            "from" => value.clone_from(&from),
+            "to" => value.clone_from(&to),
+            _ => {}
+        }
+    }
+    let parameters = asked
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let parameters: Vec<(&str, &str)> = parameters.collect();
     Ok(target(OPERATION, &parameters))
 }
 
@@ -123,55 +130,15 @@ fn starts(answer: &Value, interval: Interval) -> Vec<Timestamp> {
 }
 
 async fn page(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
-    let typed = FIELDS
-        .iter()
-        .map(|name| ((*name).to_owned(), visit.query(name)));
-    let typed: Vec<(String, String)> = typed.collect();
-    let (shown, figures) = match answered(visit, session).await {
-        Ok(answer) => {
-            let mut form = Form::of(&typed);
-            for (name, day) in period::days(part(&answer, "meta")) {
-                form.set(&name, &day);
-            }
-            let shown = Shown {
-                form,
-                problem: None,
-            };
-            (shown, Some(figures(visit, session, &answer).await))
-        }
-        Err(problem) if problem.is_refusal() && !problem.field.is_empty() => {
-            (Shown::again(&Form::of(&typed), problem), None)
-        }
-        Err(problem) => return Err(problem),
+    let Outcome { shown, answer } = REPORT.found(visit, answered(visit, session).await)?;
+    let figures = match answer {
+        Some(answer) => Some(figures(visit, session, &answer).await),
+        None => None,
     };
-    let is_refused = figures.is_none();
-    let content = html! {
-        link rel="stylesheet" href=(assets::path("uPlot.min.css"));
-        (heading(
-            "Analytics",
-            "What conversations have come to. Days are those of UTC, and both are included.",
-            html! { @if !is_refused || shown.wrong("from").is_some() { a.button href=(address(visit, CSV)) { "Export as CSV" } } },
-        ))
-        (problem(&shown, FIELDS))
-        (asking(&shown, &agents(session, &shown).await?))
-        @if let Some(figures) = figures { (figures) }
-    };
-    let page = Page::new("Analytics", content).with_scripts(charts::SCRIPTS);
-    let reply = layout::page(visit, Some(session), page);
-    Ok(if is_refused { reply.refused() } else { reply })
-}
-
-/// Another address with what this one asks.
-fn address(visit: &Visit, path: &str) -> String {
-    let values: Vec<(&str, String)> = FIELDS
-        .iter()
-        .map(|name| (*name, visit.query(name)))
-        .collect();
-    let parameters: Vec<(&str, &str)> = values
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    target(path, &parameters)
+    // What is too much for a page is not for a file.
+    let has_file = figures.is_some() || shown.wrong("from").is_some();
+    let choices = choices(&shown, &agents(session, &shown).await?);
+    Ok(REPORT.page((visit, session), (&shown, has_file), choices, figures))
 }
 
 /// Whose conversations may be asked for, by identifier and name: as many as one page of the list has,
@@ -195,25 +162,15 @@ async fn agents(session: &Session, shown: &Shown) -> Result<Vec<(String, String)
     Ok(agents)
 }
 
-fn asking(shown: &Shown, agents: &[(String, String)]) -> Markup {
+fn choices(shown: &Shown, agents: &[(String, String)]) -> Markup {
     let agents = agents.iter();
     let agents: Vec<(&str, &str)> = agents.map(|(id, name)| (&**id, &**name)).collect();
-    let field = |name, label| Field {
-        name,
-        label,
-        hint: "",
-    };
     html! {
-        form.row.asking method="get" action=(HERE) {
-            (field("from", "From").line(shown, "date", false))
-            (field("to", "To").line(shown, "date", false))
-            (field("interval", "Intervals").choice(shown, INTERVALS))
-            (field("group_by", "Conversations").choice(shown, GROUPS))
-            (field("channel", "Channel").choice(shown, CHANNELS))
-            (field("priority", "Priority").choice(shown, PRIORITIES))
-            (field("assignee_id", "Agent").choice(shown, &agents))
-            button.button.primary { "Show" }
-        }
+        (choice(("interval", "Intervals"), shown, INTERVALS))
+        (choice(("group_by", "Conversations"), shown, GROUPS))
+        (choice(("channel", "Channel"), shown, CHANNELS))
+        (choice(("priority", "Priority"), shown, PRIORITIES))
+        (choice(("assignee_id", "Agent"), shown, &agents))
     }
 }
 

@@ -16,6 +16,7 @@ Colloquy: the server behind an AI-assisted customer-service platform.
 Usage: colloquy [serve | demo | check] [--config FILE]
        colloquy export [--config FILE] > DUMP
        colloquy import [--config FILE] < DUMP
+       colloquy config (check | show) [--config FILE]
        colloquy audit verify [--file EXPORT] [--config FILE]
        colloquy audit export [--config FILE] > EXPORT
        colloquy actors [KIND | ID] [--state STATE] [--sort SORT] [--limit N] [--json] [--config FILE]
@@ -33,6 +34,8 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   serve             Starts the server (also without any argument).
   demo              Starts the server with an account that is filled and goes on by itself, and says where to sign in.
   check             Checks the store and says what is wrong with it.
+  config            check says whether the settings can be used, and touches no store; show prints all of them as a
+                    config.toml, with where each comes from and without secrets.
   audit             Verifies the audit trail (exit 1 and the position where it was altered), in the store, on the running
                     server or in an export; or exports it to stdout, one JSON object a line.
   export            Writes everything that the store holds to stdout, one JSON object a line; no server may use it.
@@ -75,6 +78,10 @@ pub(crate) enum Command {
     Demo { config: Option<PathBuf> },
     /// Checks the store that the settings of this file name.
     Check { config: Option<PathBuf> },
+    /// Says whether the settings can be used.
+    CheckConfig { config: Option<PathBuf> },
+    /// Prints the settings.
+    ShowConfig { config: Option<PathBuf> },
     /// Verifies or exports the audit trail.
     Audit {
         config: Option<PathBuf>,
@@ -163,6 +170,8 @@ impl Given {
         let (command, rest) = words.split_first().unwrap_or((&"serve", &[]));
         let taken: &[&str] = match (*command, rest) {
             ("serve" | "demo" | "check" | "export" | "import", []) => &["config"],
+            ("config", ["check" | "show"]) => &["config"],
+            ("config", _) => return Err("config check, or config show?".into()),
             ("audit", ["verify"]) => &["config", "file"],
             ("audit", ["export"]) => &["config"],
             ("audit", _) => return Err("audit verify, or audit export?".into()),
@@ -194,6 +203,8 @@ impl Given {
             "serve" => Ok(Command::Serve { config }),
             "demo" => Ok(Command::Demo { config }),
             "check" => Ok(Command::Check { config }),
+            "config" if rest == ["show"] => Ok(Command::ShowConfig { config }),
+            "config" => Ok(Command::CheckConfig { config }),
             "audit" => Ok(Command::Audit {
                 command: match rest {
                     ["export"] => AuditCommand::Export,

@@ -36,6 +36,14 @@ fn main() -> ExitCode {
         Command::Check { config } => {
             with_config(config.as_deref(), |config| colloquy::check(&config))
         }
+        Command::CheckConfig { config } => match load(config.as_deref(), Config::load) {
+            Ok(_) => printed("The settings can be used.\n"),
+            Err(error) => unusable(&error),
+        },
+        Command::ShowConfig { config } => match load(config.as_deref(), Config::show) {
+            Ok(text) => printed(&text),
+            Err(error) => unusable(&error),
+        },
         Command::Audit { config, command } => with_config(config.as_deref(), |config| {
             colloquy::audit(&config, &command)
         }),
@@ -83,12 +91,9 @@ fn listen(options: ListenOptions) -> ExitCode {
 }
 
 fn operate(file: Option<&Path>, request: &OperatorRequest, output: Output) -> ExitCode {
-    let asked = match load(file) {
+    let asked = match load(file, Config::load) {
         Ok(config) => colloquy::operate(&config, request, output),
-        Err(error) => {
-            complain(format_args!("{error}"));
-            return ExitCode::from(2);
-        }
+        Err(error) => return unusable(&error),
     };
     match asked {
         Ok(()) => ExitCode::SUCCESS,
@@ -103,12 +108,9 @@ fn with_config(
     file: Option<&Path>,
     then: impl FnOnce(Config) -> Result<bool, colloquy::RunError>,
 ) -> ExitCode {
-    let config = match load(file) {
+    let config = match load(file, Config::load) {
         Ok(config) => config,
-        Err(error) => {
-            complain(format_args!("{error}"));
-            return ExitCode::from(2);
-        }
+        Err(error) => return unusable(&error),
     };
     match then(config) {
         Ok(true) => ExitCode::SUCCESS,
@@ -120,13 +122,26 @@ fn with_config(
     }
 }
 
-fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
+/// The variables of the environment.
+type Environment = std::vec::IntoIter<(String, String)>;
+
+/// Reads the settings of this file, or of the one in the working folder.
+fn load<T>(
+    file: Option<&Path>,
+    read: fn(Option<&Path>, Environment) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
     let here = Path::new("config.toml");
     let file = file.or_else(|| here.exists().then_some(here));
     let as_text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    Config::load(file, std::env::vars_os().filter_map(as_text))
+    let environment: Vec<_> = std::env::vars_os().filter_map(as_text).collect();
+    read(file, environment.into_iter())
+}
+
+fn unusable(settings: &ConfigError) -> ExitCode {
+    complain(format_args!("{settings}"));
+    ExitCode::from(2)
 }
 
 /// Says on stderr why it ends; the exit code says so too, wherever stderr leads.

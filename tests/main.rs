@@ -74,6 +74,7 @@ mod realtime;
 mod redaction;
 mod released;
 mod scopes;
+mod settings;
 mod share_pages;
 mod signatures;
 mod sizes;

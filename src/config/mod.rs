@@ -5,6 +5,7 @@ mod checks;
 mod convert;
 mod overlay;
 mod sections;
+mod show;
 
 use std::path::Path;
 
@@ -66,6 +67,27 @@ impl Config {
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
+        Config::read(file, environment).map(|(config, _)| config)
+    }
+
+    /// Reads the settings, and writes them down as a config.toml: each with where it comes from, and
+    /// none that is a secret.
+    ///
+    /// # Errors
+    /// The first setting that can't be used.
+    pub fn show(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<String, ConfigError> {
+        let (_, (table, origins)) = Config::read(file, environment)?;
+        Ok(show::written(&table, &origins))
+    }
+
+    /// The settings, and what was laid over what.
+    fn read(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<(Self, (Table, overlay::Origins)), ConfigError> {
         let mut settings = overlay::Overlay::new(defaults()?);
         if let Some(path) = file {
             let name = path.display().to_string();
@@ -96,7 +118,7 @@ impl Config {
         config
             .check()
             .map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
-        Ok(config)
+        Ok((config, (table, origins)))
     }
 }
 

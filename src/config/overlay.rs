@@ -9,6 +9,17 @@ use super::ConfigError;
 
 /// Variables of the environment that are settings.
 const VARIABLE: &str = "COLLOQUY__";
+/// The settings that are secrets, or hold one. Each can be given as a file that holds it.
+const SECRETS: [&str; 4] = [
+    "admin.token",
+    "encryption.master_key",
+    "encryption.previous_master_key",
+    "store.uri",
+];
+/// Behind the name of a setting it says that a file holds it.
+const FILE: &str = "_file";
+/// Stands in the place of a secret.
+const NOT_SHOWN: &str = "(not shown)";
 /// The section whose tables of their own take the same keys.
 const SUPERVISION: &str = "supervision";
 /// The kinds that have such a table.
@@ -114,7 +125,39 @@ impl Overlay {
         Some(found)
     }
 
+    /// Sets what a file holds, without the line's end behind it.
+    fn set_from_file(
+        &mut self,
+        origin: &str,
+        path: &[String],
+        file: &Value,
+    ) -> Result<(), ConfigError> {
+        let name = file.as_str().unwrap_or_default();
+        let held = std::fs::read_to_string(name).map_err(|error| ConfigError::Bad {
+            origin: origin.to_owned(),
+            key: format!("{}{FILE}", path.join(".")),
+            value: file.to_string(),
+            right: format!("must be a file that can be read: {error}"),
+        })?;
+        let held = held.strip_suffix('\n').unwrap_or(&held);
+        let held = held.strip_suffix('\r').unwrap_or(held);
+        self.set(origin, path, Value::from(held))
+    }
+
+    /// The secret that is to be read from a file where this key says which.
+    fn held_by_file(&self, path: &[String]) -> Option<Vec<String>> {
+        let (last, section) = path.split_last()?;
+        let secret = last.strip_suffix(FILE)?;
+        let path: Vec<String> = section.iter().cloned().chain([secret.to_owned()]).collect();
+        SECRETS.contains(&path.join(".").as_str()).then_some(path)
+    }
+
     fn set(&mut self, origin: &str, path: &[String], value: Value) -> Result<(), ConfigError> {
+        if self.default_of(path).is_none()
+            && let Some(secret) = self.held_by_file(path)
+        {
+            return self.set_from_file(origin, &secret, &value);
+        }
         let key = path.join(".");
         let Some(default) = self.default_of(path) else {
             let (origin, value, hint) =
@@ -128,6 +171,19 @@ impl Overlay {
         };
         if !alike(default, &value) {
             let right = format!("must be {}", wanted(default, &value));
+            let (origin, value) = (origin.to_owned(), shown(&key, &value));
+            return Err(ConfigError::Bad {
+                origin,
+                key,
+                value,
+                right,
+            });
+        }
+        let is_variable = |origin: &str| origin.starts_with(VARIABLE);
+        if let Some(other) = self.origins.get(&key)
+            && is_variable(other) == is_variable(origin)
+        {
+            let right = format!("is given twice: {other} sets it, too");
             let (origin, value) = (origin.to_owned(), shown(&key, &value));
             return Err(ConfigError::Bad {
                 origin,
@@ -182,7 +238,7 @@ pub(super) fn bad(table: &Table, origins: &Origins, key: String, right: String) 
     let mut found = None;
     let mut inside = Some(table);
     for part in key.split('.') {
-        found = inside.and_then(|table| table.get(part));
+        found = inside.and_then(|table| element(table, part));
         inside = found.and_then(Value::as_table);
     }
     let value = found.map_or_else(String::new, |value| shown(&key, value));
@@ -195,6 +251,14 @@ pub(super) fn bad(table: &Table, origins: &Origins, key: String, right: String) 
         key,
         value,
         right,
+    }
+}
+
+/// What a part of a setting's name leads to: `issuers[0]` is the first table of a list.
+fn element<'t>(table: &'t Table, part: &str) -> Option<&'t Value> {
+    match part.strip_suffix(']').and_then(|part| part.split_once('[')) {
+        Some((list, index)) => table.get(list)?.get(index.parse::<usize>().ok()?),
+        None => table.get(part),
     }
 }
 
@@ -211,12 +275,24 @@ fn typed(text: &str) -> Value {
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// What a message shows of a value; a secret is not shown.
-fn shown(key: &str, value: &Value) -> String {
-    if key.ends_with("token") || key.ends_with("master_key") {
-        "(not shown)".to_owned()
-    } else {
-        value.to_string()
+/// What is shown of a value: of a secret that it is there, of a connection string all but who signs
+/// in with it.
+pub(super) fn shown(key: &str, value: &Value) -> String {
+    match value.as_str() {
+        Some(text) if SECRETS.contains(&key) && !text.is_empty() => {
+            Value::from(without_secret(text)).to_string()
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn without_secret(text: &str) -> String {
+    match text.split_once("://") {
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
+            Some((_, place)) => format!("{scheme}://{NOT_SHOWN}@{place}"),
+            None => text.to_owned(),
+        },
+        None => NOT_SHOWN.to_owned(),
     }
 }
 

@@ -213,19 +213,32 @@ async fn what_is_told_of_limits_is_for_keys_that_may_read_the_accounts_usage() {
     let (without, _) = account.key(scopes).await;
     let scopes = json!({"type": "test", "scopes": ["conversations:read", "analytics:read"]});
     let (with, _) = account.key(scopes).await;
+    // Whoever reads usage is told of it, an agent too.
+    let user = account.test().user("agent").await;
+    let scopes = ["conversations:read", "analytics:read"];
+    let key = json!({"type": "test", "user_id": user, "scopes": scopes});
+    let (agent, _) = account.key(key).await;
+    let scopes = ["conversations:assigned", "analytics:read"];
+    let key = json!({"type": "test", "user_id": user, "scopes": scopes});
+    let (assigned, _) = account.key(key).await;
     let c = account.test();
     c.conversation().await;
     change(&account, json!({"monthly_quota": 1})).await;
     c.get("/v1").await.error(429, "quota_exceeded", "");
     recorded(&account, &account.operator(), 4).await;
     change(&account, json!({"monthly_quota": 0})).await;
-    assert_eq!(percents(&with).await, [80, 100]);
+    for key in [&with, &agent] {
+        assert_eq!(percents(key).await, [80, 100]);
+    }
     let all = without.get("/v1/events?after=0").await.expect(200);
     assert_eq!(all.column("event"), ["conversation.created"]);
-    without
-        .get("/v1/events?after=0&event=account.quota_warning")
-        .await
-        .error(403, "forbidden", "event");
+    let all = assigned.get("/v1/events?after=0").await.expect(200);
+    assert_eq!(all.column("event"), [""; 0]);
+    for key in [&without, &assigned] {
+        key.get("/v1/events?after=0&event=account.quota_warning")
+            .await
+            .error(403, "forbidden", "event");
+    }
     let all = with.get("/v1/events?after=0").await.expect(200);
     let warning = "account.quota_warning";
     assert_eq!(

@@ -23,11 +23,31 @@ impl Group {
         let groups = words.iter().zip(names).map(|(word, name)| Group {
             word: (*word).to_owned(),
             name: match is_shared(name) {
-                true => format!("{name} {}", end(word)),
-                false => name.clone(),
+                true => format!("{} {}", isolated(name), end(word)),
+                false => isolated(name),
             },
         });
         groups.collect()
+    }
+
+    /// The word and the name.
+    pub(super) fn named(&self) -> (&str, &str) {
+        (&self.word, &self.name)
+    }
+}
+
+/// A name that leaves the direction of what stands around it alone (Unicode's Bidirectional
+/// Algorithm, UAX #9): numbers beside it are read as they are written.
+fn isolated(name: &str) -> String {
+    const FIRST_STRONG_ISOLATE: char = '\u{2068}';
+    const POP_ISOLATE: char = '\u{2069}';
+    let is_mark = |one: &char| matches!(one, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Letters that are written from right to left stand in these blocks.
+    let is_leftward = |one: char| matches!(one, '\u{0590}'..='\u{08ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{feff}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}');
+    let plain: String = name.chars().filter(|one| !is_mark(one)).collect();
+    match plain.chars().any(is_leftward) {
+        true => format!("{FIRST_STRONG_ISOLATE}{plain}{POP_ISOLATE}"),
+        false => plain,
     }
 }
 
@@ -153,5 +173,28 @@ fn listed<T>(all: &[T], each: impl Fn(&T) -> String) -> String {
         0 => shown,
         1 => format!("{shown} and 1 other"),
         others => format!("{shown} and {others} others"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_turns_no_number_beside_it_around() {
+        let names = [
+            "Ada Byron",
+            "Ann \u{202e}evil",
+            "\u{5d3}\u{5e0}\u{5d4}",
+            "\u{2069}x",
+        ];
+        let shown = names.map(isolated);
+        let expected = [
+            "Ada Byron",
+            "Ann evil",
+            "\u{2068}\u{5d3}\u{5e0}\u{5d4}\u{2069}",
+            "x",
+        ];
+        assert_eq!(shown, expected);
     }
 }

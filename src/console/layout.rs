@@ -147,7 +147,7 @@ const MENU: &[Entry] = &[
         "Audit",
         For::Admins,
         "M6 3h12v18H6zM9 8h6M9 12h6M9 16h3",
-        'l',
+        'h',
     ),
     entry(
         "/console/overview",
@@ -380,4 +380,17 @@ pub(super) fn logo() -> Markup {
 /// The field that every form of a session carries.
 pub(super) fn csrf(session: &Session) -> Markup {
     html! { input type="hidden" name="csrf" value=(session.csrf); }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_leads_to_one_page() {
+        let mut keys: Vec<char> = MENU.iter().map(|entry| entry.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), MENU.len());
+    }
 }

@@ -232,7 +232,10 @@ pub(super) fn visible_events(
     );
     VisibleEvents {
         documents: sees_all && granted(principal, Permission::DocumentsRead),
-        alerts: sees_all && granted(principal, Permission::AnalyticsRead),
+        // Who sees one user's conversations only is shown what happens to these.
+        alerts: [Permission::AnalyticsRead, Permission::ConversationsRead]
+            .into_iter()
+            .all(|needed| granted(principal, needed)),
     }
 }
 

@@ -108,20 +108,22 @@ async fn what_an_account_used_moves_along_and_counts_for_its_quota() {
     let account = server.account().await;
     let (c, made) = account.key(json!({"type": "test"})).await;
     let at = format!("/admin/v1/accounts/{}", account.account_id);
-    let quota = json!({"monthly_quota": 7});
+    let quota = json!({"monthly_quota": 11});
     account.operator().patch(&at, quota).await.expect(200);
     for _ in 0..3 {
         c.get("/v1").await.expect(200);
     }
+    let mut text = "a text".to_owned();
+    let document = account.live().document(&text).await;
     for pair in places.windows(2) {
         assert!(server.term().success());
         server = moved(&server, &pair[0], &pair[1]);
-        let usage = account
-            .live()
-            .at(&server.address())
-            .get("/v1/usage?group_by=key")
-            .await
-            .expect(200);
+        let live = account.live().at(&server.address());
+        let usage = live.get("/v1/usage?group_by=key").await.expect(200);
+        assert_eq!(usage["meta"]["stored"]["bytes"], text.len(), "{usage}");
+        text.push_str(" and more");
+        let body = json!({"content": text});
+        live.put(&document, body).await.expect(200);
         let row = usage.data().iter();
         let row = row.clone().find(|row| row["key_id"] == made["key_id"]);
         assert_eq!(row.unwrap()["requests"], 3, "{usage}");

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::alerts::{Alert, QuotaUse, Refusal, Told};
+use super::monthly_requests::QuotaShare;
 use crate::accounts::Identity;
 use crate::limiter::Limits;
 use crate::store::{Store, Stored};
@@ -31,7 +32,7 @@ const NUMBERS_FROM: i64 = 16;
 pub(super) struct Alerts {
     identity: Arc<Identity>,
     store: Arc<dyn Store>,
-    /// What accounts have used of a month, by their number.
+    /// The most that accounts have used of their quota in a month, by their number.
     used: BTreeMap<u32, Used>,
     /// The first refusal of keys.
     refused: BTreeMap<KeyId, Timestamp>,
@@ -39,17 +40,17 @@ pub(super) struct Alerts {
     known: HashMap<Tenant, (Sequence, Told)>,
 }
 
-/// Requests of a month.
+/// How much of a quota was used in a month.
 #[derive(Clone, Copy)]
 struct Used {
     month: Timestamp,
-    requests: u64,
+    shares: [QuotaShare; 2],
 }
 
 /// What one account is to be told in one mode.
 struct Due {
     account: AccountId,
-    quota: Option<QuotaUse>,
+    quota: Vec<QuotaUse>,
     refusals: Vec<Refusal>,
 }
 
@@ -68,10 +69,10 @@ impl Alerts {
         }
     }
 
-    /// Takes note of what accounts have used of a month …
-    pub(super) fn note_used(&mut self, month: Timestamp, used: Vec<(u32, u64)>) {
+    /// Takes note of what accounts have used of their quota in a month …
+    pub(super) fn note_used(&mut self, month: Timestamp, used: Vec<(u32, [QuotaShare; 2])>) {
         let used = used.into_iter();
-        let used = used.map(|(account, requests)| (account, Used { month, requests }));
+        let used = used.map(|(account, shares)| (account, Used { month, shares }));
         self.used.extend(used);
     }
 
@@ -104,7 +105,7 @@ impl Alerts {
                 continue;
             }
             let number = tenant.account_number();
-            if let Some(used) = used.get(&number).filter(|_| due.quota.is_some()) {
+            if let Some(used) = used.get(&number).filter(|_| !due.quota.is_empty()) {
                 self.used.entry(number).or_insert(*used);
             }
             let refusals = due.refusals.into_iter();
@@ -116,12 +117,16 @@ impl Alerts {
         let Some(account) = self.identity.account_numbered(tenant.account_number()) else {
             return;
         };
-        let quota = QuotaUse {
+        let quota = used.shares.map(|share| QuotaUse {
             month: used.month,
-            used: used.requests,
-            limit: account.view.monthly_quota,
-        };
-        due_of(due, tenant, account.view.account_id).quota = Some(quota);
+            used: share.used,
+            limit: match share.limit {
+                0 => account.view.monthly_quota,
+                limit => limit,
+            },
+        });
+        let due = due_of(due, tenant, account.view.account_id);
+        due.quota.extend(quota);
     }
 
     fn add_refusal(&self, due: &mut HashMap<Tenant, Due>, key: KeyId, at: Timestamp) {
@@ -197,7 +202,7 @@ impl Alerts {
 fn due_of(due: &mut HashMap<Tenant, Due>, tenant: Tenant, account: AccountId) -> &mut Due {
     due.entry(tenant).or_insert_with(|| Due {
         account,
-        quota: None,
+        quota: Vec::new(),
         refusals: Vec::new(),
     })
 }
@@ -209,8 +214,9 @@ fn is_any_due(due: &Due) -> bool {
 
 /// What is due of this, with what was told; that is noted there.
 fn alerts(told: &mut Told, due: &Due) -> Vec<Alert> {
-    let quota = due.quota.map(|quota| told.add_quota(due.account, quota));
-    let mut alerts = quota.unwrap_or_default();
+    let quota = due.quota.iter();
+    let quota = quota.flat_map(|quota| told.add_quota(due.account, *quota));
+    let mut alerts: Vec<Alert> = quota.collect();
     let refusals = due.refusals.iter();
     alerts.extend(refusals.filter_map(|refusal| told.add_refusal(due.account, *refusal)));
     alerts

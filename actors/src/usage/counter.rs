@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::calendar::{Calendar, Turn};
-use super::monthly_requests::MonthlyRequests;
+use super::monthly_requests::{MonthlyRequests, QuotaShare};
 use crate::store::{AccountUsage, NodeRequests, UsageQuery};
 use colloquy_model::id::KeyId;
 use colloquy_model::time::Timestamp;
@@ -64,8 +64,8 @@ impl Table {
     }
 
     /// Notes that somebody is to look how much of its quota an account has used.
-    fn mark_unchecked(&mut self, account: u32) {
-        if self.requests(account).mark_unchecked() {
+    fn mark_unchecked(&mut self, account: u32, quota: u64) {
+        if self.requests(account).mark_unchecked(quota) {
             self.unchecked.push(account);
         }
     }
@@ -117,7 +117,7 @@ impl UsageCounter {
                 who,
                 now,
                 month: table.calendar.month(),
-                has_quota: quota > 0,
+                quota,
                 is_open: true,
             });
         }
@@ -127,7 +127,7 @@ impl UsageCounter {
         };
         table.count(who, now, refused);
         // The quota may have been lowered.
-        table.mark_unchecked(who.account);
+        table.mark_unchecked(who.account, quota);
         Err(QuotaSpent {
             resets_at: table.calendar.next_month(),
         })
@@ -200,9 +200,9 @@ impl UsageCounter {
         untold
     }
 
-    /// The accounts that have used more of this month's quota since this was asked last, with what
-    /// they have used.
-    pub(super) fn take_unchecked(&self, month: Timestamp) -> Vec<(u32, u64)> {
+    /// The accounts that have used more of this month's quota since this was asked last: the most that
+    /// this was of the quota of then, and what it is now.
+    pub(super) fn take_unchecked(&self, month: Timestamp) -> Vec<(u32, [QuotaShare; 2])> {
         let mut used = Vec::new();
         for shard in &self.shards {
             let mut table = shard.lock();
@@ -210,9 +210,8 @@ impl UsageCounter {
                 continue;
             }
             for account in std::mem::take(&mut table.unchecked) {
-                let requests = table.requests(account);
-                requests.mark_checked();
-                used.push((account, requests.let_in()));
+                let shares = table.requests(account).take_unchecked();
+                used.extend(shares.map(|shares| (account, shares)));
             }
         }
         used
@@ -245,7 +244,7 @@ impl UsageCounter {
                 true => of_account.recover(*requests),
                 false => of_account.learn(*node, *requests),
             }
-            table.mark_unchecked(*account);
+            table.mark_unchecked(*account, 0);
         }
     }
 
@@ -297,7 +296,7 @@ pub struct QuotaPermit<'c> {
     who: Who,
     now: Timestamp,
     month: Timestamp,
-    has_quota: bool,
+    quota: u64,
     is_open: bool,
 }
 
@@ -313,8 +312,8 @@ impl QuotaPermit<'_> {
         let mut table = self.counter.table(account, self.now);
         if table.calendar.month() == self.month {
             table.requests(account).decide();
-            if self.has_quota {
-                table.mark_unchecked(account);
+            if self.quota > 0 {
+                table.mark_unchecked(account, self.quota);
             }
         }
         table.count(self.who, self.now, let_in);
@@ -416,13 +415,17 @@ mod tests {
         assert!(spent.is_ok(), "the first of two");
         let refused = counter.reserve(who, 2, now).map(QuotaPermit::refuse);
         assert!(refused.is_ok());
-        assert_eq!(counter.take_unchecked(month), [(1, 1)]);
+        let share = |used, limit| {
+            let most = QuotaShare { used, limit };
+            [(1, [most, QuotaShare { used, limit: 0 }])]
+        };
+        assert_eq!(counter.take_unchecked(month), share(1, 2));
         assert!(counter.take_unchecked(month).is_empty());
         let unbounded = counter.reserve(who, 0, now).map(QuotaPermit::spend);
         assert!(unbounded.is_ok());
         assert!(counter.take_unchecked(month).is_empty(), "without a quota");
         assert!(counter.reserve(who, 2, now).is_err());
-        assert_eq!(counter.take_unchecked(month), [(1, 2)]);
+        assert_eq!(counter.take_unchecked(month), share(2, 2));
     }
 
     #[test]

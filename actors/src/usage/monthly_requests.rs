@@ -14,8 +14,25 @@ pub(super) struct MonthlyRequests {
     elsewhere_total: u64,
     /// Whether other nodes have not been told of all that was let in here.
     untold: bool,
-    /// Whether nobody has looked how much of a quota they are since there were more of them.
-    unchecked: bool,
+    /// What nobody has looked at yet of what they are of a quota.
+    unchecked: Option<QuotaShare>,
+}
+
+/// How many requests there were when one of them was held against a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct QuotaShare {
+    pub(super) used: u64,
+    /// 0: against whichever holds when that is looked at.
+    pub(super) limit: u64,
+}
+
+impl QuotaShare {
+    /// Whether it is more of its quota than another one.
+    fn exceeds(self, other: QuotaShare) -> bool {
+        let across = |used: u64, limit: u64| u128::from(used) * u128::from(limit);
+        self.limit > 0
+            && (other.limit == 0 || across(self.used, other.limit) > across(other.used, self.limit))
+    }
 }
 
 impl MonthlyRequests {
@@ -67,14 +84,26 @@ impl MonthlyRequests {
         self.elsewhere_total = all.fold(0, u64::saturating_add);
     }
 
-    /// They are to be looked at. Whether that was not known.
-    pub(super) fn mark_unchecked(&mut self) -> bool {
-        !std::mem::replace(&mut self.unchecked, true)
+    /// They are to be looked at, as they are of this quota now (0: of whichever holds then). Whether
+    /// that was not known.
+    pub(super) fn mark_unchecked(&mut self, limit: u64) -> bool {
+        let used = self.let_in();
+        let share = QuotaShare { used, limit };
+        let before = self.unchecked;
+        if before.is_none_or(|before| share.exceeds(before)) {
+            self.unchecked = Some(share);
+        }
+        before.is_none()
     }
 
-    /// They are looked at.
-    pub(super) fn mark_checked(&mut self) {
-        self.unchecked = false;
+    /// The most that they were of a quota since they were looked at last, and what they are now.
+    pub(super) fn take_unchecked(&mut self) -> Option<[QuotaShare; 2]> {
+        let most = self.unchecked.take()?;
+        let now = QuotaShare {
+            used: self.let_in(),
+            limit: 0,
+        };
+        Some([most, now])
     }
 
     /// What this node has let in, if the others have not been told of all of it.
@@ -117,5 +146,27 @@ mod tests {
         assert_eq!(requests.take_untold(), None);
         requests.recover(1);
         assert_eq!(requests.used(), 5, "it was counted before it was stored");
+    }
+
+    #[test]
+    fn the_largest_share_of_a_quota_is_kept_until_somebody_looks() {
+        let mut requests = MonthlyRequests::default();
+        let shares = |used, limit, now| {
+            let now = QuotaShare {
+                used: now,
+                limit: 0,
+            };
+            Some([QuotaShare { used, limit }, now])
+        };
+        requests.recover(3);
+        assert!(requests.mark_unchecked(0));
+        assert!(!requests.mark_unchecked(4), "known");
+        requests.recover(5);
+        assert!(!requests.mark_unchecked(1_000), "raised");
+        assert!(!requests.mark_unchecked(0));
+        assert_eq!(requests.take_unchecked(), shares(3, 4, 5));
+        assert_eq!(requests.take_unchecked(), None);
+        assert!(requests.mark_unchecked(1 << 53));
+        assert_eq!(requests.take_unchecked(), shares(5, 1 << 53, 5));
     }
 }

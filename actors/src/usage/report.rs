@@ -154,7 +154,12 @@ impl Rows {
             counts,
             made,
         };
-        self.rows.into_iter().map(row).collect()
+        let is_shown = |row: &UsageRow| {
+            let made = row.made.messages + row.made.documents;
+            // A day is shown also where nothing was used.
+            self.group == UsageGroup::Day || made > 0 || row.counts != UsageCounts::default()
+        };
+        self.rows.into_iter().map(row).filter(is_shown).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::charts::{self, Chart, Span};
 use super::figures::part;
 use super::forms::Shown;
-use super::grouped;
+use super::grouped::{self, Group};
 use super::parts::{empty, target, text};
 use super::period::{self, Period};
 use super::reply::Reply;
@@ -141,30 +141,28 @@ async fn page(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
     Ok(REPORT.page((visit, session), (&shown, has_file), choices, figures))
 }
 
-/// Whose conversations may be asked for, by identifier and name: as many as one page of the list has,
+/// Whose conversations may be asked for: as many as one page of the list has,
 /// and who is asked for now.
-async fn agents(session: &Session, shown: &Shown) -> Result<Vec<(String, String)>, Problem> {
+async fn agents(session: &Session, shown: &Shown) -> Result<Vec<Group>, Problem> {
     let users = match session.get("/v1/users?limit=100").await {
         // Whoever may see no others asks for all together.
         Err(problem) if problem.kind == Kind::Forbidden => Found::default(),
         users => users?,
     };
-    let mut agents = vec![(String::new(), "All".to_owned())];
-    let named = users.items().iter();
-    agents.extend(named.map(|user| {
-        let [id, name] = ["user_id", "name"].map(|field| text(user, field).to_owned());
-        (id, name)
-    }));
+    let users = users.items().iter();
+    let mut ids: Vec<&str> = users.clone().map(|user| text(user, "user_id")).collect();
+    let mut names: Vec<String> = users.map(|user| text(user, "name").to_owned()).collect();
     let chosen = shown.form.text("assignee_id");
-    if agents.iter().all(|(id, _)| id != chosen) {
-        agents.push((chosen.to_owned(), groups::agent(session, chosen).await));
+    if !chosen.is_empty() && !ids.contains(&chosen) {
+        ids.push(chosen);
+        names.push(groups::agent(session, chosen).await);
     }
-    Ok(agents)
+    Ok(Group::all(&ids, &names))
 }
 
-fn choices(shown: &Shown, agents: &[(String, String)]) -> Markup {
-    let agents = agents.iter();
-    let agents: Vec<(&str, &str)> = agents.map(|(id, name)| (&**id, &**name)).collect();
+fn choices(shown: &Shown, agents: &[Group]) -> Markup {
+    let all = std::iter::once(("", "All"));
+    let agents: Vec<(&str, &str)> = all.chain(agents.iter().map(Group::named)).collect();
     html! {
         (choice(("interval", "Intervals"), shown, INTERVALS))
         (choice(("group_by", "Conversations"), shown, GROUPS))

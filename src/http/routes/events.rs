@@ -230,7 +230,7 @@ fn kinds(
         && let Some(hidden) = hidden.next()
     {
         let reason = match hidden.is_alert() {
-            true => "events of the account are for keys with analytics:read",
+            true => "events of the account are for keys with analytics:read and conversations:read",
             false => "events of documents are for keys that may read all of them",
         };
         return Err(Problem::forbidden(reason).at("event"));

@@ -4,6 +4,7 @@ use actix_web::web;
 use colloquy_actors::usage::{StoredTotals, UsageGroup, UsageList, UsagePeriod, UsageRow};
 use colloquy_model::json;
 use colloquy_model::time::{RoundedUp, Timestamp};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -29,7 +30,8 @@ impl<'de> Deserialize<'de> for DayStart {
         };
         let read = serde::de::value::StringDeserializer::new(instant);
         // What lies behind the beginning of a day by less than a millisecond is not one.
-        RoundedUp::deserialize(read).map(|RoundedUp(at)| DayStart(at))
+        let read = RoundedUp::deserialize(read).map(|RoundedUp(at)| DayStart(at));
+        read.map_err(|_: D::Error| D::Error::custom("must be a day, such as 2026-11-01"))
     }
 }
 

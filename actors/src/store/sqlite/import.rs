@@ -366,6 +366,7 @@ fn put_figures(connection: &Connection, item: Item) -> rusqlite::Result<()> {
             credential: made.credential.unwrap_or(-1),
             messages: made.messages,
             documents: made.documents,
+            text_bytes: made.text_bytes,
         })?;
     }
     Ok(())

@@ -25,7 +25,7 @@ use crate::audit::{AuditTrail, Refusal};
 use crate::limiter::ClientAddress;
 use crate::passwords::{
     Guess, HashClaim, HashPermit, HashPermits, KnownBrowsers, NoHashPermit, PASSWORD_BYTES_MAX,
-    PasswordTries, SignInTry, TooManyTries, hash_password, password_fits,
+    PasswordTries, SignInTry, TooManyTries, hash_password, nobodys_hash, password_fits,
 };
 
 /// What a session's token begins with.
@@ -150,7 +150,7 @@ impl SignIns {
             tries,
             browsers,
             operator_token,
-            nobody: hash_password(&secret::generate("")).unwrap_or_default(),
+            nobody: nobodys_hash(),
             session,
         }
     }

@@ -3,6 +3,8 @@
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
 
 /// Bytes that a password may have: Argon2 would take more, but hashing what is sent must cost the
 /// same each time.
@@ -12,6 +14,7 @@ const MEMORY_KIB: u32 = 19 * 1_024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 const SALT_BYTES: usize = 16;
+const HASH_BYTES: usize = 32;
 
 /// The password could not be hashed: it is too long, or there is no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +43,17 @@ pub fn hash_password(password: &str) -> Result<String, NoHash> {
     Ok(hash.to_string())
 }
 
+/// A hash that is no password's, which costs what others cost to compare with. It is drawn, not
+/// computed: the 19 MiB of a computation would stay with a server that has nothing else to do.
+#[must_use]
+pub fn nobodys_hash() -> String {
+    let (mut salt, mut hash) = ([0; SALT_BYTES], [0; HASH_BYTES]);
+    colloquy_model::random::fill(&mut salt);
+    colloquy_model::random::fill(&mut hash);
+    let [salt, hash] = [&salt[..], &hash].map(|bytes| BASE64_STANDARD_NO_PAD.encode(bytes));
+    format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${hash}")
+}
+
 /// Whether this is the password of that hash; compared in constant time. Costs what
 /// [`hash_password`] costs, with the parameters that stand in the hash.
 #[must_use]
@@ -59,6 +73,26 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn nobodys_hash_is_compared_with_as_any_other_and_fits_none() {
+        let (nobodys, somebodys) = (nobodys_hash(), hash_password("x").unwrap());
+        let head = |hash: &str| hash.rsplitn(3, '$').last().map(str::to_owned);
+        assert_eq!(head(&nobodys), head(&somebodys));
+        assert_eq!(nobodys.len(), somebodys.len());
+        assert_ne!(nobodys, nobodys_hash());
+        let took = |hash: &str| {
+            let begun = Instant::now();
+            assert!(!password_fits("y", hash));
+            begun.elapsed()
+        };
+        let fastest = |hash: &str| (0..3).map(|_| took(hash)).min().unwrap();
+        let (of_nobody, of_somebody) = (fastest(&nobodys), fastest(&somebodys));
+        assert!(
+            of_nobody * 2 > of_somebody,
+            "{of_nobody:?}, {of_somebody:?}"
+        );
+    }
 
     #[test]
     fn the_right_password_fits_and_no_other() {

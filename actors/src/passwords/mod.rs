@@ -9,6 +9,6 @@ mod tries;
 
 pub use browsers::{BROWSER_KNOWS, KnownBrowsers};
 pub use guesses::{Guess, SignInTry};
-pub use hashing::{NoHash, PASSWORD_BYTES_MAX, hash_password, password_fits};
+pub use hashing::{NoHash, PASSWORD_BYTES_MAX, hash_password, nobodys_hash, password_fits};
 pub use permits::{HashClaim, HashPermit, HashPermits, HashSettings, NoHashPermit};
 pub use tries::{Bound, PasswordTries, TooManyTries, Tried};

@@ -120,12 +120,18 @@ async fn figures_that_were_damaged_are_right_again_when_they_are_made_anew() {
     ] {
         execute(&file, damage, &[]);
     }
+    let check = server.check();
+    assert_eq!(check.status.code(), Some(1), "{check:?}");
+    let found = String::from_utf8(check.stdout).unwrap();
+    assert!(found.contains("what was made"), "{found}");
     server.restart();
     let c = c.at(&server.address());
     let damaged = shown(&c).await;
     assert!(damaged.0 != before.0 && damaged.1 != before.1);
     rebuild(&server);
     assert_eq!(shown(&c).await, before);
+    server.term();
+    server.assert_sound();
 }
 
 #[tokio::test]

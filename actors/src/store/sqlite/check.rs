@@ -97,12 +97,25 @@ const CHECKS: &[(&str, &str)] = &[
            (SELECT min(d) FROM waits w WHERE (w.endpoint, w.lane, w.entity) = (waits.endpoint, waits.lane, waits.entity)))
          UNION ALL SELECT 'delivery ' || d FROM deliveries WHERE state <> :pending AND due IS NOT NULL",
     ),
+    (
+        "what was made as the rows say, where retention has taken none of them",
+        "WITH shown AS (SELECT generation, counted FROM figure_generations WHERE state = 1),
+         kept AS (SELECT scope, sum(messages) messages, sum(documents) documents, sum(text_bytes) bytes
+           FROM made JOIN shown USING (generation) GROUP BY scope),
+         said AS (SELECT scope, sum(happened = :message_created) messages, sum(happened = :document_created) documents,
+             sum(ifnull(text_bytes, 0)) bytes
+           FROM rows JOIN shown ON pos <= counted WHERE number IS NOT NULL GROUP BY scope),
+         wrong AS (SELECT * FROM (SELECT * FROM kept EXCEPT SELECT * FROM said)
+           UNION ALL SELECT * FROM (SELECT * FROM said EXCEPT SELECT * FROM kept))
+         SELECT 'scope ' || scope FROM wrong WHERE messages + documents + abs(bytes) > 0
+           AND scope NOT IN (SELECT scope FROM scopes WHERE floor > 0)",
+    ),
     ("names have records", "SELECT 'record ' || n FROM names WHERE n NOT IN (SELECT n FROM records)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
 ];
 
 /// What a check's parameters stand for.
-fn codes() -> [(&'static str, i64); 14] {
+fn codes() -> [(&'static str, i64); 15] {
     [
         (":pending", DeliveryState::Pending as i64),
         (":failed", DeliveryState::Failed as i64),
@@ -118,6 +131,7 @@ fn codes() -> [(&'static str, i64); 14] {
         (":waiting", Status::Pending.code()),
         (":message_created", EventKind::MessageCreated as i64),
         (":message_updated", EventKind::MessageUpdated as i64),
+        (":document_created", EventKind::DocumentCreated as i64),
     ]
 }
 

@@ -582,6 +582,8 @@ async fn a_file_whose_headers_count_uses_opens_with_these_counts() {
         "ALTER TABLE rows DROP COLUMN kind",
         "ALTER TABLE rows DROP COLUMN tail",
         "ALTER TABLE rows DROP COLUMN link",
+        "ALTER TABLE rows DROP COLUMN text_bytes",
+        "ALTER TABLE made DROP COLUMN text_bytes",
         "PRAGMA user_version = 3",
     ] {
         execute(&file, undone, &[]);

@@ -171,26 +171,14 @@ impl Overlay {
         };
         if !alike(default, &value) {
             let right = format!("must be {}", wanted(default, &value));
-            let (origin, value) = (origin.to_owned(), shown(&key, &value));
-            return Err(ConfigError::Bad {
-                origin,
-                key,
-                value,
-                right,
-            });
+            return Err(refused(origin, key, &value, right));
         }
         let is_variable = |origin: &str| origin.starts_with(VARIABLE);
         if let Some(other) = self.origins.get(&key)
             && is_variable(other) == is_variable(origin)
         {
             let right = format!("is given twice: {other} sets it, too");
-            let (origin, value) = (origin.to_owned(), shown(&key, &value));
-            return Err(ConfigError::Bad {
-                origin,
-                key,
-                value,
-                right,
-            });
+            return Err(refused(origin, key, &value, right));
         }
         let mut table = &mut self.table;
         let Some((last, sections)) = path.split_last() else {
@@ -222,6 +210,16 @@ impl Overlay {
             Some((far, name)) if far <= 2 + key.len() / 4 => format!("; did you mean `{name}`?"),
             Some(_) | None => "; config.toml lists all keys".to_owned(),
         }
+    }
+}
+
+/// The value that this origin gives a setting can't be used.
+fn refused(origin: &str, key: String, value: &Value, right: String) -> ConfigError {
+    ConfigError::Bad {
+        origin: origin.to_owned(),
+        value: shown(&key, value),
+        key,
+        right,
     }
 }
 

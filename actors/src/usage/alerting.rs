@@ -58,7 +58,7 @@ struct Due {
 struct NotTold;
 
 impl Alerts {
-    /// Nothing is found yet.
+    /// Tells accounts of this identity, and keeps what they were told in this store.
     pub(super) fn new(identity: Arc<Identity>, store: Arc<dyn Store>) -> Self {
         Alerts {
             identity,
@@ -245,8 +245,8 @@ fn commit_of(
     commit
 }
 
-/// The record of an account and mode: its number is made of theirs, which no identifier that is made
-/// can have.
+/// The record of what an account was told in a mode. Its number is made of theirs: so small that no
+/// identifier with a time in it has it.
 fn subject(tenant: Tenant) -> Subject {
     let number = tenant.number().saturating_add(NUMBERS_FROM);
     Subject {

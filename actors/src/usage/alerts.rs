@@ -23,7 +23,7 @@ const KEYS_MAX: usize = 1_000;
 /// How much of its quota an account has used in a month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QuotaUse {
-    /// When the month begins.
+    /// The month, by the instant at which it begins in UTC.
     pub(super) month: Timestamp,
     /// Requests that were let in.
     pub(super) used: u64,
@@ -34,9 +34,9 @@ pub(super) struct QuotaUse {
 /// A request that a key's rate limit refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The key.
+    /// The key that made the request.
     pub(super) key: KeyId,
-    /// When it was refused.
+    /// When the request was refused.
     pub(super) at: Timestamp,
     /// What the key may ask.
     pub(super) limits: Limits,

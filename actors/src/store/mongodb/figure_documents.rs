@@ -32,7 +32,7 @@ fn joined(generation: Generation, numbers: &[i64]) -> String {
     id
 }
 
-/// The `_id` of a cell …
+/// The `_id` of the document that holds a cell of figures in this generation.
 pub(super) fn cell_id(generation: Generation, cell: &Cell) -> String {
     let numbers = [
         cell.tenant.number(),
@@ -45,12 +45,12 @@ pub(super) fn cell_id(generation: Generation, cell: &Cell) -> String {
     joined(generation, &numbers)
 }
 
-/// … of a conversation's milestones …
+/// The `_id` of the document that holds a conversation's milestones in this generation.
 pub(super) fn milestones_id(generation: Generation, conversation: EntityNumber) -> String {
     joined(generation, &[int(conversation)])
 }
 
-/// … and of what was made on a day with a credential.
+/// The `_id` of the document that says what was made on a day with a credential.
 pub(super) fn made_id(generation: Generation, cell: &MadeCell) -> String {
     let credential = cell.credential.map_or(NO_CREDENTIAL, |code| code.0);
     joined(generation, &[cell.tenant.number(), cell.day.0, credential])

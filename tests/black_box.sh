@@ -18,16 +18,24 @@ NEVER='^(addresses|analytics|assigned|audit|audit_chain|bulk|check|concurrency|c
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
+
+# What failed tests said first stands far above the end, with the logs of their servers below it.
+fail() {
+  printf '\n== why\n'
+  grep -a -A4 -e ' panicked at ' -e ' no order explains ' "$said" | cut -c 1-500 | tail -n 60
+  exit "$status"
+}
+
 cargo test --workspace --test blackbox -- "$@" 2>&1 | tee "$said"
 status=${PIPESTATUS[0]}
 ((status)) || exit 0
 
 mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$said" | sort -u)
 if ((${#failed[@]} == 0 || ${#failed[@]} > AGAIN_MAX)) || printf '%s\n' "${failed[@]}" | grep -E "$NEVER" >/dev/null; then
-  exit "$status"
+  fail
 fi
 for test in "${failed[@]}"; do
   printf '\n== once more, by itself: %s\n' "$test"
-  cargo test --workspace --test blackbox -- --exact "$test" || exit 1
+  cargo test --workspace --test blackbox -- --exact "$test" 2>&1 | tee -a "$said" || fail
 done
 printf '\npassed by itself, failed beside others: %s\n' "${failed[@]}"

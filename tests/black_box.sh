@@ -22,7 +22,8 @@ trap 'rm -f "$said"' EXIT
 # What failed tests said first stands far above the end, with the logs of their servers below it.
 fail() {
   printf '\n== why\n'
-  grep -a -A4 -e ' panicked at ' -e ' no order explains ' "$said" | cut -c 1-500 | tail -n 60
+  grep -a -A4 ' panicked at ' "$said" | cut -c 1-400 | tail -n 40
+  grep -a -B12 'no order explains' "$said" | cut -c 1-400
   exit "$status"
 }
 

@@ -95,9 +95,20 @@ pub enum RunError {
     /// The audit trail could not be read.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// The settings name what there is not.
+    #[error(transparent)]
+    Settings(#[from] config::ConfigError),
     /// The server failed while it ran.
     #[error("the server failed: {0}")]
     Serve(#[from] io::Error),
+}
+
+/// Whether the settings go with the interface: what their types and bounds can't say.
+///
+/// # Errors
+/// The first setting that does not.
+pub fn check_settings(config: &Config) -> Result<(), config::ConfigError> {
+    http::check_deprecations(config)
 }
 
 /// Starts the server and serves until it is told to stop.
@@ -155,7 +166,7 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
-    let app = Arc::new(AppState::new(&config, Arc::clone(&system), courier, &url));
+    let app = Arc::new(AppState::new(&config, Arc::clone(&system), courier, &url)?);
     let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string());
     startup::announce(&bound.address, &config);

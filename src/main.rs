@@ -36,14 +36,18 @@ fn main() -> ExitCode {
         Command::Check { config } => {
             with_config(config.as_deref(), |config| colloquy::check(&config))
         }
-        Command::CheckConfig { config } => match load(config.as_deref(), Config::load) {
+        Command::CheckConfig { config } => match usable(config.as_deref()) {
             Ok(_) => printed("The settings can be used.\n"),
             Err(error) => unusable(&error),
         },
-        Command::ShowConfig { config } => match load(config.as_deref(), Config::show) {
-            Ok(text) => printed(&text),
-            Err(error) => unusable(&error),
-        },
+        Command::ShowConfig { config } => {
+            let shown =
+                usable(config.as_deref()).and_then(|_| load(config.as_deref(), Config::show));
+            match shown {
+                Ok(text) => printed(&text),
+                Err(error) => unusable(&error),
+            }
+        }
         Command::Audit { config, command } => with_config(config.as_deref(), |config| {
             colloquy::audit(&config, &command)
         }),
@@ -108,7 +112,7 @@ fn with_config(
     file: Option<&Path>,
     then: impl FnOnce(Config) -> Result<bool, colloquy::RunError>,
 ) -> ExitCode {
-    let config = match load(file, Config::load) {
+    let config = match usable(file) {
         Ok(config) => config,
         Err(error) => return unusable(&error),
     };
@@ -120,6 +124,12 @@ fn with_config(
             ExitCode::FAILURE
         }
     }
+}
+
+/// The settings that a start would have.
+fn usable(file: Option<&Path>) -> Result<Config, ConfigError> {
+    let config = load(file, Config::load)?;
+    colloquy::check_settings(&config).map(|()| config)
 }
 
 /// The variables of the environment.

@@ -27,6 +27,7 @@ mod cors;
 mod crash;
 mod customers;
 mod delivery_order;
+mod deprecations;
 mod disk;
 mod document_activity;
 mod document_bounds;

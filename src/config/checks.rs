@@ -5,16 +5,22 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
+use chrono::Months;
 use colloquy_actors::accounts::MONTHLY_QUOTA_MAX;
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource};
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
-use super::sections::{Config, Encryption, Issuer, OAuth, Server, StoreKind, Webhooks};
+use super::sections::{
+    Config, Deprecation, Encryption, Issuer, OAuth, Server, StoreKind, Webhooks,
+};
 
 /// The longest wait that a setting may name.
 const YEAR_SECONDS: f64 = 31_536_000.0;
+
+/// How long before it goes away something has to be deprecated.
+const NOTICE_MONTHS: u32 = 12;
 
 /// The key that is at fault, and what would be right.
 type Wrong = (String, String);
@@ -77,6 +83,9 @@ impl Config {
         self.encryption.check()?;
         self.oauth.check()?;
         self.issuers.iter().try_for_each(Issuer::check)?;
+        for (index, one) in self.deprecations.iter().enumerate() {
+            one.check(&format!("deprecations[{index}]"))?;
+        }
         self.webhooks.check()?;
         self.check_policies()
     }
@@ -399,6 +408,21 @@ impl Issuer {
         }
         if self.algorithms.is_empty() {
             wrong(&at("algorithms"), "must name at least one, such as RS256")?;
+        }
+        Ok(())
+    }
+}
+
+impl Deprecation {
+    fn check(&self, at: &str) -> Result<(), Wrong> {
+        let earliest = self.since.checked_add_months(Months::new(NOTICE_MONTHS));
+        if earliest.is_none_or(|earliest| self.sunset < earliest) {
+            let right = format!("must be at least {NOTICE_MONTHS} months after since");
+            wrong(&format!("{at}.sunset"), &right)?;
+        }
+        let is_shown = |one: char| one.is_ascii_graphic() && !matches!(one, '<' | '>' | '"');
+        if !self.link.starts_with("https://") || !self.link.chars().all(is_shown) {
+            wrong(&format!("{at}.link"), "must be an address, https://…")?;
         }
         Ok(())
     }

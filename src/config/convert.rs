@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use chrono::{NaiveDate, NaiveTime};
 use colloquy_actors::accounts::PlanRates;
 use colloquy_actors::oauth::{IssuerSettings, KeysFrom, OAuthSettings};
 use colloquy_actors::passwords::HashSettings;
@@ -21,14 +22,56 @@ use toml::Value;
 use super::checks::network;
 use super::overlay::KINDS;
 use super::sections::{
-    Config, Encryption, Events, Issuer, OAuth, PlanSection, Server, Store, StoreKind, Supervision,
-    Webhooks,
+    Config, Deprecation, Encryption, Events, Issuer, OAuth, PlanSection, Server, Store, StoreKind,
+    Supervision, Webhooks,
 };
 
 /// What stands behind the store's path in the search index's.
 pub(crate) const INDEX_ENDING: &str = ".search";
 /// The same of the index of conversations.
 pub(crate) const MESSAGE_INDEX_ENDING: &str = ".message-search";
+
+impl Deprecation {
+    /// From when on it is deprecated, in Unix seconds.
+    pub(crate) fn since_seconds(&self) -> i64 {
+        seconds(self.since)
+    }
+
+    /// From when on it may be gone.
+    pub(crate) fn sunset_at(&self) -> SystemTime {
+        let seconds = u64::try_from(seconds(self.sunset)).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// What is said of it, in sentences.
+    pub(crate) fn words(&self) -> String {
+        let Deprecation {
+            since,
+            sunset,
+            link,
+            note,
+            ..
+        } = self;
+        let note = match note.as_str() {
+            "" => String::new(),
+            note => format!(" {note}"),
+        };
+        format!("Deprecated since {since}; from {sunset} on it may be gone.{note} See {link}.")
+    }
+
+    /// What it is of, in words.
+    pub(crate) fn subject(&self) -> String {
+        match self.field.as_str() {
+            "" => self.route.clone(),
+            field => format!("`{field}` of {}", self.route),
+        }
+    }
+}
+
+/// When a day begins in UTC, in Unix seconds.
+fn seconds(day: NaiveDate) -> i64 {
+    day.and_time(NaiveTime::MIN).and_utc().timestamp()
+}
 
 impl Store {
     fn location(&self) -> StoreLocation {

@@ -13,9 +13,9 @@ use toml::{Table, Value};
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
-    Admin, Audit, Config, Cors, Documents, Encryption, Events, Issuer, Limits, Log, Metrics, OAuth,
-    PlanSection, Plans, Realtime, Search, SecurityHeaders, Server, Store, StoreKind, Supervision,
-    Webhooks,
+    Admin, Audit, Config, Cors, Deprecation, Documents, Encryption, Events, Issuer, Limits, Log,
+    Metrics, OAuth, PlanSection, Plans, Realtime, Search, SecurityHeaders, Server, Store,
+    StoreKind, Supervision, Webhooks,
 };
 
 /// The file with every setting and its default.

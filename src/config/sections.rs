@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use chrono::NaiveDate;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::key::Permission;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// All settings, each with its default or what the file and the environment say.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,6 +43,8 @@ pub struct Config {
     pub oauth: OAuth,
     /// Other issuers whose access tokens are accepted.
     pub issuers: Vec<Issuer>,
+    /// What of the interface will go away.
+    pub deprecations: Vec<Deprecation>,
     /// The pages for people.
     pub console: Console,
     /// How actors are supervised.
@@ -186,6 +190,30 @@ pub struct Issuer {
     #[serde(default)]
     pub mode_claim: String,
     pub scopes: Vec<Permission>,
+}
+
+/// `[[deprecations]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Deprecation {
+    pub route: String,
+    #[serde(default)]
+    pub field: String,
+    #[serde(deserialize_with = "day")]
+    pub since: NaiveDate,
+    #[serde(deserialize_with = "day")]
+    pub sunset: NaiveDate,
+    pub link: String,
+    #[serde(default)]
+    pub note: String,
+}
+
+/// A day, such as "2027-01-31".
+fn day<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NaiveDate, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let read = text.parse();
+    read.map_err(|_| D::Error::custom("must be a day, such as \"2027-01-31\""))
 }
 
 /// `[audit]`

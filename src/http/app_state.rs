@@ -13,6 +13,7 @@ use super::budget::Budget;
 use super::concurrency::ConcurrencyLimit;
 use super::connections::Connections;
 use super::cors::Cors;
+use super::deprecations::Deprecations;
 use super::headers::SecurityHeaders;
 use super::idle::IdleLimits;
 use super::in_flight_requests::InFlightRequests;
@@ -23,7 +24,7 @@ use super::request_metrics::RequestMetrics;
 use super::response_body::ReadPace;
 use super::router::Router;
 use super::{docs, openapi, routes};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::console::History;
 use crate::courier::HttpCourier;
 use crate::descriptors;
@@ -63,6 +64,7 @@ pub(crate) struct AppState {
     pub(crate) in_flight: InFlightRequests,
     pub(crate) realtime_limits: RealtimeLimits,
     pub(crate) live_connections: Arc<LiveConnections>,
+    pub(crate) deprecations: Deprecations,
     /// The OpenAPI document, written once at the start.
     pub(crate) openapi: Bytes,
     /// The OpenAPI document as a page for people.
@@ -71,14 +73,19 @@ pub(crate) struct AppState {
 
 impl AppState {
     /// Prepares all that does not change between requests.
+    ///
+    /// # Errors
+    /// The settings deprecate what there is not.
     pub(crate) fn new(
         config: &Config,
         system: Arc<System>,
         courier: Arc<HttpCourier>,
         public_url: &str,
-    ) -> Self {
+    ) -> Result<Self, ConfigError> {
         let router = Router::new(routes::operations());
-        let document = openapi::document(router.operations(), config, public_url);
+        let deprecations = Deprecations::new(router.operations(), config)?;
+        let mut document = openapi::document(router.operations(), config, public_url);
+        deprecations.mark(router.operations(), &mut document);
         let connections_max = descriptors::connections(config.server.connections_max);
         let idle = IdleLimits::new(config);
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
@@ -101,7 +108,7 @@ impl AppState {
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
         });
-        AppState {
+        Ok(AppState {
             system,
             courier,
             body: limits(config.limits.max_body_bytes, Kind::PayloadTooLarge),
@@ -131,7 +138,8 @@ impl AppState {
             live_connections,
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
+            deprecations,
             router,
-        }
+        })
     }
 }

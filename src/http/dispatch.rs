@@ -28,6 +28,7 @@ use super::authentication::{self, Acting, Needs};
 use super::body::{BodyReader, Encoding, RawBody, check_media_type};
 use super::budget::BudgetOwner;
 use super::concurrency::ConcurrencyPermit;
+use super::deprecations::DeprecatedUse;
 use super::forwarded;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
 use super::idle::{IdleTimer, InUse};
@@ -67,6 +68,8 @@ pub(super) struct RequestContext {
     known: Option<Caller>,
     /// Bytes of its body that were read.
     body_bytes: usize,
+    /// What it uses that will go away.
+    pub(super) deprecated: DeprecatedUse,
 }
 
 /// What a request is answered with, before status and headers are chosen.
@@ -114,6 +117,7 @@ pub(super) async fn serve(
         too_late,
         known: None,
         body_bytes: 0,
+        deprecated: DeprecatedUse::default(),
     };
     let name = Arc::clone(&context.request_id);
     let response = if console::serves(request.uri().path()) {
@@ -204,7 +208,7 @@ impl RequestContext {
         }
         match app.router.find(request.method(), request.uri().path()) {
             RouteMatch::Operation(number, operation, parameters) => {
-                self.operation = Some(number);
+                self.is_for(number);
                 let mut body = BodyReader::of(payload);
                 let output = self.carry_out(operation, parameters, &mut body).await;
                 self.body_comes = self.body_comes && !body.has_ended();
@@ -244,6 +248,13 @@ impl RequestContext {
                 Problem::new(Kind::NotFound, "no such path"),
             )),
         }
+    }
+
+    /// Notes for which operation it is, and what of that it uses.
+    fn is_for(&mut self, operation: usize) {
+        self.operation = Some(operation);
+        let query = self.request.query_string();
+        self.deprecated = self.app.deprecations.used(operation, query);
     }
 
     async fn carry_out(
@@ -485,6 +496,11 @@ impl RequestContext {
             check_media_type(headers, operation.verb, operation.encoding)?;
         }
         self.body_bytes = raw_body.bytes().len();
+        if let Some(number) = self.operation {
+            self.app
+                .deprecations
+                .add_used(number, raw_body.bytes(), &mut self.deprecated);
+        }
         Ok(raw_body)
     }
 

@@ -11,7 +11,7 @@
 //!   `strict_json.rs`, `query.rs`, `conditions.rs`, `idempotency.rs` what is asked, and under which
 //!   conditions
 //! - `output.rs` what a handler returns; `response.rs`, `links.rs`, `headers.rs`, `accept.rs`,
-//!   `cors.rs` the response made of it
+//!   `cors.rs`, `deprecations.rs` the response made of it
 //! - `budget.rs`, `concurrency.rs`, `response_body.rs` what bodies and answers may hold in memory,
 //!   how many large answers are made at once, and how they leave
 //! - `realtime/` what stays open: event streams and WebSockets
@@ -38,6 +38,7 @@ mod connections;
 mod conversation_access;
 mod cors;
 mod csv;
+mod deprecations;
 mod dispatch;
 mod docs;
 mod forwarded;
@@ -73,6 +74,8 @@ mod signed_requests;
 mod socket_handle;
 mod strict_json;
 
+use crate::config::{Config, ConfigError};
+
 pub(crate) use app_state::AppState;
 pub(crate) use authentication::{address_allowed, check_is_current};
 pub(crate) use authorization::{
@@ -91,3 +94,11 @@ pub(crate) use server::bind;
 
 #[cfg(test)]
 mod erased_tests;
+
+/// Whether the interface has what the settings deprecate.
+///
+/// # Errors
+/// The first that it has not.
+pub(crate) fn check_deprecations(config: &Config) -> Result<(), ConfigError> {
+    deprecations::Deprecations::new(&routes::operations(), config).map(|_| ())
+}

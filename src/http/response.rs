@@ -276,6 +276,10 @@ impl RequestContext {
         if let Ok(id) = HeaderValue::from_str(&self.request_id) {
             response.insert_header((REQUEST_ID, id));
         }
+        if let Some(number) = self.operation {
+            let used = &self.deprecated;
+            self.app.deprecations.tell(number, used, response);
+        }
         self.app.security_headers.add(response, nature.audience);
         if nature.audience != Audience::Console {
             self.app

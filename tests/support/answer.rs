@@ -226,6 +226,12 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// All headers of a name, in their order.
+    pub(crate) fn header_all(&self, name: &str) -> Vec<&str> {
+        let values = self.headers.get_all(name).iter();
+        values.filter_map(|value| value.to_str().ok()).collect()
+    }
+
     pub(crate) fn header(&self, name: &str) -> &str {
         self.header_opt(name)
             .unwrap_or_else(|| panic!("no {name} header: {self}"))

@@ -1,6 +1,8 @@
 //! The service about itself: version, changelog, health, metrics, and the document in both its
 //! forms.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use colloquy_merge::diff;
 use serde::Serialize;
@@ -31,20 +33,22 @@ pub(super) struct Version {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Changelog {
     /// Newest first.
-    data: &'static [Release],
+    data: Vec<Release>,
 }
 
 /// One release.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub(super) struct Release {
     /// What it is called.
     version: &'static str,
     /// When it came.
-    released: &'static str,
-    /// How firm it is.
+    #[schema(value_type = String)]
+    released: Cow<'static, str>,
+    /// How firm it is; `Deprecation`: from that day on something of it is deprecated.
     status: &'static str,
     /// What it brought.
-    changes: &'static [&'static str],
+    #[schema(value_type = Vec<String>)]
+    changes: Cow<'static, [Cow<'static, str>]>,
 }
 
 const VERSION: Version = Version {
@@ -57,20 +61,20 @@ const VERSION: Version = Version {
 const RELEASES: [Release; 2] = [
     Release {
         version: "v1.0.0",
-        released: "2024-03-15",
+        released: Cow::Borrowed("2024-03-15"),
         status: "Stable",
-        changes: &[
-            "Initial release",
-            "Conversation management",
-            "Message handling",
-            "Webhook support",
-        ],
+        changes: Cow::Borrowed(&[
+            Cow::Borrowed("Initial release"),
+            Cow::Borrowed("Conversation management"),
+            Cow::Borrowed("Message handling"),
+            Cow::Borrowed("Webhook support"),
+        ]),
     },
     Release {
         version: "v0.9.0",
-        released: "2024-02-15",
+        released: Cow::Borrowed("2024-02-15"),
         status: "Beta",
-        changes: &["Beta with limited access"],
+        changes: Cow::Borrowed(&[Cow::Borrowed("Beta with limited access")]),
     },
 ];
 
@@ -78,8 +82,18 @@ pub(super) async fn version(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     Ok(json(&VERSION))
 }
 
-pub(super) async fn changelog(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    Ok(json(&Changelog { data: &RELEASES }))
+pub(super) async fn changelog(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    let deprecations = call.app.deprecations.announced();
+    let announced = deprecations.map(|said| Release {
+        version: VERSION.version,
+        released: said.since.to_string().into(),
+        status: "Deprecation",
+        changes: vec![format!("{}: {}", said.subject(), said.words()).into()].into(),
+    });
+    let mut data: Vec<Release> = announced.chain(RELEASES).collect();
+    // Dates as texts are in the order of dates; of one day, what came first stays first.
+    data.sort_by(|one, other| other.released.cmp(&one.released));
+    Ok(json(&Changelog { data }))
 }
 
 pub(super) async fn health(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {

@@ -24,7 +24,7 @@ struct Deprecated {
 }
 
 /// What is deprecated, by the operation's number in the table of routes.
-pub(crate) struct Deprecations(HashMap<usize, Vec<Deprecated>>);
+pub(crate) struct Deprecations(Vec<Vec<Deprecated>>);
 
 /// What of a request is deprecated: places in the list of its operation.
 #[derive(Debug, Clone, Default)]
@@ -36,14 +36,13 @@ impl Deprecations {
     /// # Errors
     /// There is no such route, or it has no such field.
     pub(crate) fn new(operations: &[Operation], config: &Config) -> Result<Self, ConfigError> {
-        let mut all: HashMap<usize, Vec<Deprecated>> = HashMap::new();
+        let mut all: Vec<Vec<Deprecated>> = operations.iter().map(|_| Vec::new()).collect();
         for (index, said) in config.deprecations.iter().enumerate() {
             let route = |operation: &Operation| {
                 format!("{} {}", operation.verb.word(), operation.path) == said.route
             };
-            let number = operations.iter().position(route);
-            let known = number.and_then(|number| Some((number, operations.get(number)?)));
-            let Some((number, operation)) = known else {
+            let mut rows = operations.iter().zip(&mut all);
+            let Some((operation, of_it)) = rows.find(|(one, _)| route(one)) else {
                 let right = "must be a route of /openapi.json, such as \"POST /v1/customers\"";
                 return Err(bad(index, ("route", &said.route), right.to_owned()));
             };
@@ -55,7 +54,7 @@ impl Deprecations {
                 };
                 return Err(bad(index, ("field", &said.field), right));
             }
-            all.entry(number).or_default().push(Deprecated {
+            of_it.push(Deprecated {
                 field: Some(said.field.clone()).filter(|field| !field.is_empty()),
                 headers: headers(said),
                 said: said.clone(),
@@ -109,10 +108,7 @@ impl Deprecations {
 
     /// Marks it in the OpenAPI document.
     pub(crate) fn mark(&self, operations: &[Operation], document: &mut Value) {
-        for (number, all) in &self.0 {
-            let Some(operation) = operations.get(*number) else {
-                continue;
-            };
+        for (operation, all) in operations.iter().zip(&self.0) {
             for one in all {
                 one.mark(operation, document);
             }
@@ -121,11 +117,11 @@ impl Deprecations {
 
     /// All of it.
     pub(crate) fn announced(&self) -> impl Iterator<Item = &Deprecation> {
-        self.0.values().flatten().map(|one| &one.said)
+        self.0.iter().flatten().map(|one| &one.said)
     }
 
     fn of(&self, number: usize) -> &[Deprecated] {
-        self.0.get(&number).map_or(&[], Vec::as_slice)
+        self.0.get(number).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -14,6 +14,7 @@
 //! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
 //! - `refusal.rs` what these commands print where the server refuses
+//! - `service_manager.rs` what systemd is told
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
 //!   ends
 
@@ -33,6 +34,7 @@ mod moving;
 mod name_resolver;
 mod operate;
 mod refusal;
+mod service_manager;
 mod shutdown;
 mod startup;
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use actix_web::dev::Server;
 
 use crate::http::AppState;
+use crate::service_manager;
 
 /// Left for the store's last flush and the end of the process.
 const RESERVE: Duration = Duration::from_millis(500);
@@ -22,10 +23,13 @@ pub(crate) async fn serve_until_told(
 ) -> io::Result<()> {
     let handle = server.handle();
     let mut running = actix_web::rt::spawn(server);
+    service_manager::serves();
     tokio::select! {
         ended = &mut running => return ended.map_err(io::Error::other)?,
         told = told_to_stop() => told?,
+        never = service_manager::lives() => match never {},
     }
+    service_manager::stops();
     let whole = Duration::from_secs_f64(drain_seconds);
     let reserve = RESERVE.min(whole / 8);
     let end = Instant::now() + whole.saturating_sub(reserve);

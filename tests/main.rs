@@ -75,6 +75,7 @@ mod realtime;
 mod redaction;
 mod released;
 mod scopes;
+mod service_manager;
 mod settings;
 mod share_pages;
 mod signatures;

@@ -1,0 +1,35 @@
+//! Tells systemd, or another service manager that speaks sd_notify(3), when the server serves, when it
+//! stops, and that it is alive. Without `NOTIFY_SOCKET` in the environment nobody is told.
+
+use std::convert::Infallible;
+
+use sd_notify::NotifyState;
+
+/// It serves from now on.
+pub(crate) fn serves() {
+    tell(NotifyState::Ready);
+}
+
+/// It takes no more work.
+pub(crate) fn stops() {
+    tell(NotifyState::Stopping);
+}
+
+/// Says again and again that this thread goes on, twice as often as the manager wants to hear it; for
+/// ever where it wants nothing.
+pub(crate) async fn lives() -> Infallible {
+    let Some(wanted_within) = sd_notify::watchdog_enabled() else {
+        return std::future::pending().await;
+    };
+    loop {
+        tell(NotifyState::Watchdog);
+        tokio::time::sleep(wanted_within / 2).await;
+    }
+}
+
+/// A manager that can't be told starts no other server: the log says so.
+fn tell(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "the service manager can't be told");
+    }
+}

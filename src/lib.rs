@@ -110,6 +110,9 @@ pub enum RunError {
 /// # Errors
 /// The first setting that does not.
 pub fn check_settings(config: &Config) -> Result<(), config::ConfigError> {
+    // What the table of routes says of bounds is made of those that are in force: whoever asks first
+    // for them fixes them.
+    config.bounds.clone().set();
     http::check_deprecations(config)
 }
 

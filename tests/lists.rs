@@ -1,5 +1,7 @@
 //! Lists: `limit`/`offset`, `after`/`before`, `order`, filters, totals, `Link`.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::{Answer, Client, account, account_with_client};
@@ -326,6 +328,39 @@ async fn created_filters_exclude_the_instant() {
             total,
             "{query}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_beyond_what_is_filtered_lets_in_nothing_more() {
+    let (_account, c) = account_with_client().await;
+    let mut all = Vec::new();
+    for _ in 0..6 {
+        all.extend(many(&c, 1).await);
+        // Each in a millisecond of its own.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let third = c.get(&format!("/v1/conversations/{}", all[2])).await;
+    let third = third.expect(200).id("created_at");
+    let (first, last) = (&all[0], &all[5]);
+    for (query, expected) in [
+        (format!("created_before={third}&after={last}"), [1, 0]),
+        (
+            format!("created_before={third}&order=asc&before={last}"),
+            [0, 1],
+        ),
+        (
+            format!("created_after={third}&limit=2&before={first}"),
+            [4, 3],
+        ),
+        (
+            format!("created_after={third}&limit=2&order=asc&after={first}"),
+            [3, 4],
+        ),
+    ] {
+        let page = c.get(&format!("/v1/conversations?{query}")).await;
+        let expected = expected.map(|place: usize| all[place].clone());
+        assert_eq!(ids(&page.expect(200)), expected, "{query}");
     }
 }
 

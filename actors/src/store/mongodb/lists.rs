@@ -256,13 +256,18 @@ pub(super) async fn behind(
     Ok(owned.collect())
 }
 
-/// Adds a condition on a field that may have one.
+/// Adds a condition on a field that may have one; both hold.
 fn and(filter: &mut Document, field: &str, condition: Document) {
-    match filter.get_document_mut(field) {
-        Ok(before) => before.extend(condition),
-        Err(_) => {
-            filter.insert(field, condition);
-        }
+    let Ok(before) = filter.get_document_mut(field) else {
+        filter.insert(field, condition);
+        return;
+    };
+    for (operator, bound) in condition {
+        // An operator stands once in a document: of two upper ends the lower one says both.
+        let known = before.get_i64(&operator).ok();
+        let is_lower = |known: &i64| bound.as_i64().is_some_and(|bound| *known < bound);
+        let lower = known.filter(|known| operator == "$lt" && is_lower(known));
+        before.insert(operator, lower.map_or(bound, Bson::from));
     }
 }
 

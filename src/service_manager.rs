@@ -5,12 +5,12 @@ use std::convert::Infallible;
 
 use sd_notify::NotifyState;
 
-/// It serves from now on.
+/// Tells the manager that the server answers requests from now on (`READY=1`).
 pub(crate) fn serves() {
     tell(NotifyState::Ready);
 }
 
-/// It takes no more work.
+/// Tells the manager that the server has begun to end (`STOPPING=1`).
 pub(crate) fn stops() {
     tell(NotifyState::Stopping);
 }

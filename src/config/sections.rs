@@ -192,7 +192,7 @@ pub struct Issuer {
     pub scopes: Vec<Permission>,
 }
 
-/// `[[deprecations]]`
+/// `[[deprecations]]`: a route, or a parameter or field of one, that will go away
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config.toml explains each key")]

@@ -115,7 +115,7 @@ impl Deprecations {
         }
     }
 
-    /// All of it.
+    /// Every entry of the settings, in the order of the table of routes: what the changelog tells.
     pub(crate) fn announced(&self) -> impl Iterator<Item = &Deprecation> {
         self.0.iter().flatten().map(|one| &one.said)
     }

@@ -13,6 +13,7 @@
 //! - `markdown.rs` Markdown as HTML, for pages
 //! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
+//! - `reload.rs` what holds anew where the settings are read again
 //! - `refusal.rs` what these commands print where the server refuses
 //! - `service_manager.rs` what systemd is told
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
@@ -34,6 +35,7 @@ mod moving;
 mod name_resolver;
 mod operate;
 mod refusal;
+mod reload;
 mod service_manager;
 mod shutdown;
 mod startup;
@@ -47,7 +49,7 @@ use colloquy_actors::system::{NotOpened, Opened, System};
 use colloquy_actors::webhook::WebhookSettings;
 
 pub use auditing::{AuditCommand, AuditError};
-use config::{Config, StoreKind};
+use config::{Config, Loaded, StoreKind};
 pub use courier::CourierError;
 use courier::HttpCourier;
 use http::AppState;
@@ -120,19 +122,21 @@ pub fn check_settings(config: &Config) -> Result<(), config::ConfigError> {
 ///
 /// # Errors
 /// What kept it from starting or made it end.
-pub fn run(config: Config) -> Result<(), RunError> {
-    serve(config, false)
+pub fn run(settings: Loaded) -> Result<(), RunError> {
+    serve(settings, false)
 }
 
 /// The same, with an account of its own that is filled and goes on by itself.
 ///
 /// # Errors
 /// What kept it from starting or made it end.
-pub fn demo(config: Config) -> Result<(), RunError> {
-    serve(config, true)
+pub fn demo(settings: Loaded) -> Result<(), RunError> {
+    serve(settings, true)
 }
 
-fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
+fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
+    let settings = Arc::new(settings);
+    let config = &settings.config;
     log::start(&config.log);
     colloquy_runtime::threads::register("main");
     config.bounds.clone().set();
@@ -171,17 +175,19 @@ fn serve(config: Config, is_demo: bool) -> Result<(), RunError> {
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
-    let app = Arc::new(AppState::new(&config, Arc::clone(&system), courier, &url)?);
+    let app = Arc::new(AppState::new(config, Arc::clone(&system), courier, &url)?);
     let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string());
-    startup::announce(&bound.address, &config);
+    startup::announce(&bound.address, config);
     actix_web::rt::System::new().block_on(async {
         let address = bound.address;
         let server = bound.serve(&config.server, Arc::clone(&app))?;
         if is_demo {
             actix_web::rt::spawn(demo::play(system.clone(), address, plays_a_week));
         }
-        shutdown::serve_until_told(server, &app, config.server.drain_seconds).await
+        let drain_seconds = config.server.drain_seconds;
+        reload::when_told(Arc::clone(&app), Arc::clone(&settings))?;
+        shutdown::serve_until_told(server, &app, drain_seconds).await
     })?;
     drop(history);
     system.close();

@@ -5,22 +5,23 @@ use std::any::Any;
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
+use std::sync::OnceLock;
+
 use colloquy_runtime::threads;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::reload::Handle;
 
 use crate::config;
 
+/// Sets what is logged.
+type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
+
+static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
+
 /// Starts it; panics go there too.
 pub(crate) fn start(settings: &config::Log) {
-    let mut filter = tracing_subscriber::EnvFilter::builder().parse_lossy(&settings.level);
-    // It logs what clients send wrong as errors of ours: anybody could fill the log.
-    if let (false, Ok(quiet)) = (
-        settings.level.contains("actix_http"),
-        "actix_http::h1=off".parse(),
-    ) {
-        filter = filter.add_directive(quiet);
-    }
     let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter(&settings.level))
         .with_writer(|| Unfailing(io::stderr()))
         .log_internal_errors(false)
         .with_ansi(
@@ -28,12 +29,40 @@ pub(crate) fn start(settings: &config::Log) {
         );
     // A second call in one process keeps the first one's log.
     let _ = if settings.format == "compact" {
-        lines.compact().try_init()
+        let lines = lines.compact().with_filter_reloading();
+        SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+        lines.try_init()
     } else {
+        let lines = lines.with_filter_reloading();
+        SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
         lines.try_init()
     };
     // The default one panics, and so aborts, where stderr can't be written.
     std::panic::set_hook(Box::new(note));
+}
+
+/// Logs what this level says from now on.
+pub(crate) fn set_level(level: &str) {
+    if let Some(set) = SET_FILTER.get() {
+        set(filter(level));
+    }
+}
+
+fn setting<S: 'static>(handle: Handle<EnvFilter, S>) -> SetFilter {
+    Box::new(move |filter| {
+        if let Err(error) = handle.reload(filter) {
+            tracing::warn!(%error, "the level of the log stays as it was");
+        }
+    })
+}
+
+fn filter(level: &str) -> EnvFilter {
+    let filter = EnvFilter::builder().parse_lossy(level);
+    // It logs what clients send wrong as errors of ours: anybody could fill the log.
+    match "actix_http::h1=off".parse() {
+        Ok(quiet) if !level.contains("actix_http") => filter.add_directive(quiet),
+        Ok(_) | Err(_) => filter,
+    }
 }
 
 /// Notes and counts a panic; what becomes of it is decided where it is caught.

@@ -4,11 +4,11 @@ mod arguments;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use arguments::{Command, ListenOptions, USAGE};
-use colloquy::config::{Config, ConfigError};
+use colloquy::config::{ConfigError, Loaded, Source};
 use colloquy::{OperatorRequest, Output};
 
 /// glibc's allocator took a tenth of a request's time: what one worker allocates, another often
@@ -27,41 +27,37 @@ fn main() -> ExitCode {
     match command {
         Command::Help => printed(USAGE),
         Command::Version => printed(concat!("colloquy ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Serve { config } => with_config(config.as_deref(), |config| {
-            colloquy::run(config).map(|()| true)
-        }),
-        Command::Demo { config } => with_config(config.as_deref(), |config| {
-            colloquy::demo(config).map(|()| true)
-        }),
-        Command::Check { config } => {
-            with_config(config.as_deref(), |config| colloquy::check(&config))
+        Command::Serve { config } => {
+            with_settings(config, |settings| colloquy::run(settings).map(|()| true))
         }
-        Command::CheckConfig { config } => match usable(config.as_deref()) {
+        Command::Demo { config } => {
+            with_settings(config, |settings| colloquy::demo(settings).map(|()| true))
+        }
+        Command::Check { config } => {
+            with_settings(config, |settings| colloquy::check(&settings.config))
+        }
+        Command::CheckConfig { config } => match usable(config) {
             Ok(_) => printed("The settings can be used.\n"),
             Err(error) => unusable(&error),
         },
-        Command::ShowConfig { config } => {
-            let shown =
-                usable(config.as_deref()).and_then(|_| load(config.as_deref(), Config::show));
-            match shown {
-                Ok(text) => printed(&text),
-                Err(error) => unusable(&error),
-            }
-        }
-        Command::Audit { config, command } => with_config(config.as_deref(), |config| {
-            colloquy::audit(&config, &command)
+        Command::ShowConfig { config } => match usable(config) {
+            Ok(settings) => printed(&settings.show()),
+            Err(error) => unusable(&error),
+        },
+        Command::Audit { config, command } => with_settings(config, |settings| {
+            colloquy::audit(&settings.config, &command)
         }),
-        Command::Export { config } => with_config(config.as_deref(), |config| {
-            colloquy::export(&config).map(|()| true)
+        Command::Export { config } => with_settings(config, |settings| {
+            colloquy::export(&settings.config).map(|()| true)
         }),
-        Command::Import { config } => with_config(config.as_deref(), |config| {
-            colloquy::import(&config).map(|()| true)
+        Command::Import { config } => with_settings(config, |settings| {
+            colloquy::import(&settings.config).map(|()| true)
         }),
         Command::Operate {
             config,
             request,
             output,
-        } => operate(config.as_deref(), &request, output),
+        } => operate(config, &request, output),
         Command::Listen(options) => listen(options),
     }
 }
@@ -94,9 +90,9 @@ fn listen(options: ListenOptions) -> ExitCode {
     }
 }
 
-fn operate(file: Option<&Path>, request: &OperatorRequest, output: Output) -> ExitCode {
-    let asked = match load(file, Config::load) {
-        Ok(config) => colloquy::operate(&config, request, output),
+fn operate(file: Option<PathBuf>, request: &OperatorRequest, output: Output) -> ExitCode {
+    let asked = match source(file).read() {
+        Ok(settings) => colloquy::operate(&settings.config, request, output),
         Err(error) => return unusable(&error),
     };
     match asked {
@@ -108,15 +104,15 @@ fn operate(file: Option<&Path>, request: &OperatorRequest, output: Output) -> Ex
     }
 }
 
-fn with_config(
-    file: Option<&Path>,
-    then: impl FnOnce(Config) -> Result<bool, colloquy::RunError>,
+fn with_settings(
+    file: Option<PathBuf>,
+    then: impl FnOnce(Loaded) -> Result<bool, colloquy::RunError>,
 ) -> ExitCode {
-    let config = match usable(file) {
-        Ok(config) => config,
+    let settings = match usable(file) {
+        Ok(settings) => settings,
         Err(error) => return unusable(&error),
     };
-    match then(config) {
+    match then(settings) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -127,26 +123,17 @@ fn with_config(
 }
 
 /// The settings that a start would have.
-fn usable(file: Option<&Path>) -> Result<Config, ConfigError> {
-    let config = load(file, Config::load)?;
-    colloquy::check_settings(&config).map(|()| config)
+fn usable(file: Option<PathBuf>) -> Result<Loaded, ConfigError> {
+    let settings = source(file).read()?;
+    colloquy::check_settings(&settings.config).map(|()| settings)
 }
 
-/// The variables of the environment.
-type Environment = std::vec::IntoIter<(String, String)>;
-
-/// Reads the settings of this file, or of the one in the working folder.
-fn load<T>(
-    file: Option<&Path>,
-    read: fn(Option<&Path>, Environment) -> Result<T, ConfigError>,
-) -> Result<T, ConfigError> {
-    let here = Path::new("config.toml");
-    let file = file.or_else(|| here.exists().then_some(here));
+/// This file, or the one in the working folder, and the environment.
+fn source(file: Option<PathBuf>) -> Source {
     let as_text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    let environment: Vec<_> = std::env::vars_os().filter_map(as_text).collect();
-    read(file, environment.into_iter())
+    Source::new(file, std::env::vars_os().filter_map(as_text).collect())
 }
 
 fn unusable(settings: &ConfigError) -> ExitCode {

@@ -74,6 +74,7 @@ mod quotas;
 mod realtime;
 mod redaction;
 mod released;
+mod reload;
 mod scopes;
 mod service_manager;
 mod settings;

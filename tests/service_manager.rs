@@ -56,6 +56,23 @@ async fn a_manager_is_told_when_the_server_serves_and_when_it_stops() {
 }
 
 #[tokio::test]
+async fn a_manager_is_told_that_settings_are_read_again_and_when_that_is_done() {
+    let manager = Manager::new();
+    let server = manager.setup().start();
+    assert_eq!(manager.hears().trim_end(), "READY=1");
+    process::signal("HUP", server.pid());
+    // Both in one message, as Type=notify-reload wants them.
+    let begun = manager.hears();
+    let mut lines = begun.lines();
+    assert_eq!(lines.next(), Some("RELOADING=1"));
+    let at = lines
+        .next()
+        .and_then(|line| line.strip_prefix("MONOTONIC_USEC="));
+    assert!(at.is_some_and(|at| at.parse::<u64>().is_ok()), "{begun}");
+    assert_eq!(manager.hears().trim_end(), "READY=1");
+}
+
+#[tokio::test]
 async fn a_server_that_can_not_start_is_never_told_to_serve() {
     let manager = Manager::new();
     let folder = tempfile::tempdir().unwrap();

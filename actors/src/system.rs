@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{
-    Account, Client, Customer, Grant, Identity, Key, Nonces, PlanRates, Records, User, set_plans,
+    Account, Client, Customer, Grant, Identity, Key, Nonces, Plans, Records, User, set_plans,
 };
 use crate::analytics::Analytics;
 use crate::audit::AuditTrail;
@@ -96,10 +96,8 @@ pub struct Settings {
     pub master_keys: MasterKeySources,
     /// Whether what people write is encrypted wherever it is stored.
     pub encrypt_texts: bool,
-    /// The rates of accounts with the basic plan.
-    pub basic: PlanRates,
-    /// The rates of accounts with the pro plan.
-    pub pro: PlanRates,
+    /// What accounts may do by their plans.
+    pub plans: Plans,
     /// What may wait for a reading connection of the store, or of the search index.
     pub reads: QueueBounds,
     /// Failed authentications that one address may make in a minute.
@@ -335,7 +333,7 @@ impl System {
         courier: Arc<dyn Courier>,
         source: Arc<dyn FetchText>,
     ) -> Result<Opened, NotOpened> {
-        set_plans(settings.basic, settings.pro);
+        set_plans(settings.plans);
         settings.computing.set();
         let views = Views::default();
         views.feed.set_share(settings.queue_bytes_per_account);
@@ -399,6 +397,12 @@ impl System {
     /// Whether the store answers, and what others commit to it is known here.
     pub fn has_store(&self) -> bool {
         self.store.healthy() && self.nodes.is_current()
+    }
+
+    /// Lets what these say of plans and of how actors are supervised hold from now on.
+    pub fn reconfigure(&self, plans: Plans, policies: &BTreeMap<&'static str, Policy>) {
+        set_plans(plans);
+        self.supervision.configure(policies);
     }
 
     /// Whether others commit to the same store.

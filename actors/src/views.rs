@@ -298,11 +298,12 @@ impl Views {
     /// Takes in what a commit of this entity's sequence did.
     fn take_in(&self, effect: Effect, sequence: Sequence) {
         match effect {
-            Effect::Account(view, number, text_keys) => {
+            Effect::Account(view, number, own_quota, text_keys) => {
                 self.put_account(
                     KnownAccount {
                         view: *view,
                         number,
+                        own_quota,
                     },
                     &text_keys,
                 );

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use chrono::{NaiveDate, NaiveTime};
-use colloquy_actors::accounts::PlanRates;
+use colloquy_actors::accounts::{PlanRates, Plans};
 use colloquy_actors::oauth::{IssuerSettings, KeysFrom, OAuthSettings};
 use colloquy_actors::passwords::HashSettings;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource, MasterKeySources};
@@ -270,6 +270,15 @@ impl Config {
             .collect()
     }
 
+    /// What accounts may do by their plans.
+    #[must_use]
+    pub fn plan_rates(&self) -> Plans {
+        Plans {
+            basic: PlanRates::from(&self.plans.basic),
+            pro: PlanRates::from(&self.plans.pro),
+        }
+    }
+
     /// What the actors need to know.
     #[must_use]
     pub fn settings(&self, public_url: &str) -> Settings {
@@ -283,8 +292,7 @@ impl Config {
             operator_token: (!token.is_empty()).then(|| token.clone()),
             master_keys: self.encryption.master_keys(),
             encrypt_texts: self.encryption.enabled,
-            basic: PlanRates::from(&self.plans.basic),
-            pro: PlanRates::from(&self.plans.pro),
+            plans: self.plan_rates(),
             reads: QueueBounds {
                 each: self.limits.reads_waiting_per_account,
                 all: self.limits.reads_waiting,

@@ -6,10 +6,7 @@ mod convert;
 mod overlay;
 mod sections;
 mod show;
-
-use std::path::Path;
-
-use toml::{Table, Value};
+mod source;
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
@@ -17,6 +14,7 @@ pub use sections::{
     Metrics, OAuth, PlanSection, Plans, Realtime, Search, SecurityHeaders, Server, Store,
     StoreKind, Supervision, Webhooks,
 };
+pub use source::{Loaded, Source};
 
 /// The file with every setting and its default.
 pub const DEFAULTS: &str = include_str!("../../config.toml");
@@ -58,86 +56,13 @@ pub enum ConfigError {
     },
 }
 
-impl Config {
-    /// Reads the settings: the defaults, over them the file, over it the environment.
-    ///
-    /// # Errors
-    /// The first setting that can't be used.
-    pub fn load(
-        file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        Config::read(file, environment).map(|(config, _)| config)
-    }
-
-    /// Reads the settings, and writes them down as a config.toml: each with where it comes from, and
-    /// none that is a secret.
-    ///
-    /// # Errors
-    /// The first setting that can't be used.
-    pub fn show(
-        file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<String, ConfigError> {
-        let (_, (table, origins)) = Config::read(file, environment)?;
-        Ok(show::written(&table, &origins))
-    }
-
-    /// The settings, and what was laid over what.
-    fn read(
-        file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<(Self, (Table, overlay::Origins)), ConfigError> {
-        let mut settings = overlay::Overlay::new(defaults()?);
-        if let Some(path) = file {
-            let name = path.display().to_string();
-            let text = std::fs::read_to_string(path).map_err(|error| ConfigError::File {
-                file: name.clone(),
-                reason: error.to_string(),
-            })?;
-            settings.file(&name, &text)?;
-        }
-        settings.environment(environment)?;
-        let (table, origins) = settings.finish();
-        let config: Config = serde_path_to_error::deserialize(Value::Table(table.clone()))
-            .map_err(|error| {
-                let expected = error
-                    .inner()
-                    .message()
-                    .rsplit_once(", expected ")
-                    .map_or("", |(_, expected)| expected);
-                let most = match expected {
-                    "u32" => Some(i64::from(u32::MAX)),
-                    "u64" | "usize" => Some(i64::MAX),
-                    _ => None,
-                };
-                let right = most.map(|most| format!("must be a whole number, 0 to {most}"));
-                let right = right.unwrap_or_else(|| error.inner().message().to_owned());
-                overlay::bad(&table, &origins, error.path().to_string(), right)
-            })?;
-        config
-            .check()
-            .map_err(|(key, right)| overlay::bad(&table, &origins, key, right))?;
-        Ok((config, (table, origins)))
-    }
-}
-
 #[cfg(test)]
 impl Config {
     /// What holds where nothing is set.
     #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     pub(crate) fn of_defaults() -> Self {
-        Config::load(None, std::iter::empty()).unwrap()
+        Source::new(None, Vec::new()).read().unwrap().config
     }
-}
-
-fn defaults() -> Result<Table, ConfigError> {
-    DEFAULTS
-        .parse()
-        .map_err(|error: toml::de::Error| ConfigError::File {
-            file: "the compiled-in config.toml".into(),
-            reason: error.to_string(),
-        })
 }
 
 #[cfg(test)]
@@ -154,7 +79,8 @@ mod tests {
         let pairs = environment
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Config::load(Some(&path), pairs)
+        let source = Source::new(Some(path), pairs.collect());
+        source.read().map(|loaded| loaded.config)
     }
 
     #[test]

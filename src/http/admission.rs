@@ -2,12 +2,11 @@
 
 use std::net::IpAddr;
 
-use colloquy_actors::accounts::Principal;
+use colloquy_actors::accounts::{KnownAccount, Principal};
 use colloquy_actors::limiter::{
     LimitKey, Limits, LinkRefusal, PeekPermit, RateLimitStatus, TakePermit,
 };
 use colloquy_actors::usage::{QuotaSpent, Who};
-use colloquy_model::account::AccountView;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::shard::ShardError;
 
@@ -52,7 +51,7 @@ pub(super) async fn spend(
     at: Timestamp,
     status: &mut Option<RateLimitStatus>,
 ) -> Result<(), Problem> {
-    let quota = principal.account.view.monthly_quota;
+    let quota = principal.account.monthly_quota();
     let permit = match app.system.usage.counter.reserve(who(principal), quota, at) {
         Ok(permit) => permit,
         Err(QuotaSpent { resets_at }) => {
@@ -137,10 +136,11 @@ async fn take(
 
 /// The limits of the principal's key.
 fn limits(principal: &Principal) -> Limits {
-    account_limits(&principal.account.view)
+    account_limits(&principal.account)
 }
 
 /// The limits that an account's plan gives each of its keys.
-pub(super) fn account_limits(account: &AccountView) -> Limits {
-    Limits::new(account.rate_per_minute, account.burst_per_minute)
+pub(super) fn account_limits(account: &KnownAccount) -> Limits {
+    let (rate, burst) = account.rates();
+    Limits::new(rate, burst)
 }

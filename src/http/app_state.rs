@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use arc_swap::{ArcSwap, Guard};
 use colloquy_actors::system::System;
 use ipnet::IpNet;
 
@@ -12,18 +12,16 @@ use super::body::BodyLimits;
 use super::budget::Budget;
 use super::concurrency::ConcurrencyLimit;
 use super::connections::Connections;
-use super::cors::Cors;
-use super::deprecations::Deprecations;
-use super::headers::SecurityHeaders;
 use super::idle::IdleLimits;
 use super::in_flight_requests::InFlightRequests;
+use super::live_settings::LiveSettings;
 use super::metrics::{Metrics, Sources};
 use super::problem::Kind;
 use super::realtime::{LiveConnections, RealtimeLimits};
 use super::request_metrics::RequestMetrics;
 use super::response_body::ReadPace;
 use super::router::Router;
-use super::{docs, openapi, routes};
+use super::routes;
 use crate::config::{Config, ConfigError};
 use crate::console::History;
 use crate::courier::HttpCourier;
@@ -50,13 +48,10 @@ pub(crate) struct AppState {
     pub(crate) session_seconds: u64,
     pub(crate) request_line_bytes_max: usize,
     pub(crate) header_bytes_max: usize,
-    pub(crate) security_headers: SecurityHeaders,
-    pub(crate) cors: Cors,
     pub(crate) proxies: Vec<IpNet>,
     /// How many connections may be open at once.
     pub(crate) connections_max: usize,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) metrics_public: bool,
     pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) metrics: Metrics,
     /// What the metrics were in the last hour and day.
@@ -64,11 +59,8 @@ pub(crate) struct AppState {
     pub(crate) in_flight: InFlightRequests,
     pub(crate) realtime_limits: RealtimeLimits,
     pub(crate) live_connections: Arc<LiveConnections>,
-    pub(crate) deprecations: Deprecations,
-    /// The OpenAPI document, written once at the start.
-    pub(crate) openapi: Bytes,
-    /// The OpenAPI document as a page for people.
-    pub(crate) docs: Bytes,
+    /// What may be set anew while the server runs.
+    live: ArcSwap<LiveSettings>,
 }
 
 impl AppState {
@@ -83,9 +75,7 @@ impl AppState {
         public_url: &str,
     ) -> Result<Self, ConfigError> {
         let router = Router::new(routes::operations());
-        let deprecations = Deprecations::new(router.operations(), config)?;
-        let mut document = openapi::document(router.operations(), config, public_url);
-        deprecations.mark(router.operations(), &mut document);
+        let live = LiveSettings::new(router.operations(), config, public_url)?;
         let connections_max = descriptors::connections(config.server.connections_max);
         let idle = IdleLimits::new(config);
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
@@ -124,22 +114,34 @@ impl AppState {
                 .as_secs(),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,
-            security_headers: SecurityHeaders::new(&config.security_headers),
-            cors: Cors::new(&config.cors),
             proxies: config.server.proxies(),
             connections_max,
             connections,
-            metrics_public: config.metrics.public,
             request_metrics,
             metrics,
             history: History::default(),
             in_flight: InFlightRequests::default(),
             realtime_limits: RealtimeLimits::new(config),
             live_connections,
-            openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
-            docs: Bytes::from(docs::page(&document)),
-            deprecations,
+            live: ArcSwap::from_pointee(live),
             router,
         })
+    }
+
+    /// What holds now of the settings that may be set anew.
+    pub(crate) fn live(&self) -> Guard<Arc<LiveSettings>> {
+        self.live.load()
+    }
+
+    /// Lets what the settings say anew hold for every request that begins from now on.
+    ///
+    /// # Errors
+    /// They deprecate what there is not; nothing has changed.
+    pub(crate) fn set_anew(&self, config: &Config) -> Result<(), ConfigError> {
+        let live = LiveSettings::new(self.router.operations(), config, &self.public_url)?;
+        self.live.store(Arc::new(live));
+        self.system
+            .reconfigure(config.plan_rates(), &config.policies());
+        Ok(())
     }
 }

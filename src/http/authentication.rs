@@ -65,7 +65,7 @@ pub(super) async fn identify(
         AuthRequirement::Public | AuthRequirement::ShareLink | AuthRequirement::OAuthClient => {
             return Ok(Credential::None);
         }
-        AuthRequirement::Metrics if app.metrics_public => return Ok(Credential::None),
+        AuthRequirement::Metrics if app.live().metrics_public => return Ok(Credential::None),
         AuthRequirement::Metrics | AuthRequirement::Operator => bearer
             .filter(|token| is_operator(app, token))
             .map(|_| Credential::Operator),

@@ -1,6 +1,7 @@
 //! What of the interface will go away: the headers that say so, and where the documents do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use actix_web::HttpResponseBuilder;
 use actix_web::http::header::{HeaderName, HeaderValue, LINK};
@@ -24,11 +25,20 @@ struct Deprecated {
 }
 
 /// What is deprecated, by the operation's number in the table of routes.
-pub(crate) struct Deprecations(Vec<Vec<Deprecated>>);
+pub(crate) struct Deprecations(Vec<Vec<Arc<Deprecated>>>);
 
-/// What of a request is deprecated: places in the list of its operation.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DeprecatedUse(Vec<usize>);
+/// What of a request is deprecated.
+#[derive(Clone, Default)]
+pub(crate) struct DeprecatedUse(Vec<Arc<Deprecated>>);
+
+impl DeprecatedUse {
+    /// Says what the request used.
+    pub(crate) fn tell(&self, response: &mut HttpResponseBuilder) {
+        for header in self.0.iter().flat_map(|one| &one.headers) {
+            response.append_header(header.clone());
+        }
+    }
+}
 
 impl Deprecations {
     /// Those that the settings name.
@@ -36,7 +46,7 @@ impl Deprecations {
     /// # Errors
     /// There is no such route, or it has no such field.
     pub(crate) fn new(operations: &[Operation], config: &Config) -> Result<Self, ConfigError> {
-        let mut all: Vec<Vec<Deprecated>> = operations.iter().map(|_| Vec::new()).collect();
+        let mut all: Vec<Vec<Arc<Deprecated>>> = operations.iter().map(|_| Vec::new()).collect();
         for (index, said) in config.deprecations.iter().enumerate() {
             let route = |operation: &Operation| {
                 format!("{} {}", operation.verb.word(), operation.path) == said.route
@@ -54,11 +64,11 @@ impl Deprecations {
                 };
                 return Err(bad(index, ("field", &said.field), right));
             }
-            of_it.push(Deprecated {
+            of_it.push(Arc::new(Deprecated {
                 field: Some(said.field.clone()).filter(|field| !field.is_empty()),
                 headers: headers(said),
                 said: said.clone(),
-            });
+            }));
         }
         Ok(Deprecations(all))
     }
@@ -69,9 +79,9 @@ impl Deprecations {
             let mut pairs = url::form_urlencoded::parse(query.as_bytes());
             pairs.any(|(name, _)| name == field)
         };
-        let places = self.of(number).iter().enumerate();
-        let used = places.filter(|(_, one)| one.field.as_deref().is_none_or(names));
-        DeprecatedUse(used.map(|(place, _)| place).collect())
+        let all = self.of(number).iter();
+        let used = all.filter(|one| one.field.as_deref().is_none_or(names));
+        DeprecatedUse(used.cloned().collect())
     }
 
     /// Adds what its body uses; what is no object uses nothing.
@@ -81,28 +91,14 @@ impl Deprecations {
             return;
         }
         let given: HashMap<String, IgnoredAny> = serde_json::from_slice(body).unwrap_or_default();
-        for (place, one) in all.iter().enumerate() {
+        for one in all {
             let is_given = one
                 .field
                 .as_ref()
                 .is_some_and(|one| given.contains_key(one));
-            if is_given && !used.0.contains(&place) {
-                used.0.push(place);
+            if is_given && !used.0.iter().any(|known| Arc::ptr_eq(known, one)) {
+                used.0.push(Arc::clone(one));
             }
-        }
-    }
-
-    /// Says what a request used.
-    pub(crate) fn tell(
-        &self,
-        number: usize,
-        used: &DeprecatedUse,
-        response: &mut HttpResponseBuilder,
-    ) {
-        let all = self.of(number);
-        let used = used.0.iter().filter_map(|place| all.get(*place));
-        for header in used.flat_map(|one| &one.headers) {
-            response.append_header(header.clone());
         }
     }
 
@@ -120,7 +116,7 @@ impl Deprecations {
         self.0.iter().flatten().map(|one| &one.said)
     }
 
-    fn of(&self, number: usize) -> &[Deprecated] {
+    fn of(&self, number: usize) -> &[Arc<Deprecated>] {
         self.0.get(number).map_or(&[], Vec::as_slice)
     }
 }

@@ -254,7 +254,7 @@ impl RequestContext {
     fn is_for(&mut self, operation: usize) {
         self.operation = Some(operation);
         let query = self.request.query_string();
-        self.deprecated = self.app.deprecations.used(operation, query);
+        self.deprecated = self.app.live().deprecations.used(operation, query);
     }
 
     async fn carry_out(
@@ -497,9 +497,9 @@ impl RequestContext {
         }
         self.body_bytes = raw_body.bytes().len();
         if let Some(number) = self.operation {
-            self.app
-                .deprecations
-                .add_used(number, raw_body.bytes(), &mut self.deprecated);
+            let live = self.app.live();
+            let used = &mut self.deprecated;
+            live.deprecations.add_used(number, raw_body.bytes(), used);
         }
         Ok(raw_body)
     }

@@ -49,6 +49,7 @@ mod in_flight_requests;
 mod in_process;
 mod json;
 mod links;
+mod live_settings;
 mod metrics;
 mod openapi;
 mod openapi_bounds;

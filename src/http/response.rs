@@ -218,7 +218,7 @@ pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) ->
     context.add_common_headers(&mut head, nature);
     let leads_to = reply.leads_to.as_deref();
     if let Some(policy) =
-        leads_to.and_then(|place| context.app.security_headers.console_policy_to(place))
+        leads_to.and_then(|place| context.app.live().security_headers.console_policy_to(place))
     {
         head.insert_header((CONTENT_SECURITY_POLICY, policy));
     }
@@ -276,15 +276,11 @@ impl RequestContext {
         if let Ok(id) = HeaderValue::from_str(&self.request_id) {
             response.insert_header((REQUEST_ID, id));
         }
-        if let Some(number) = self.operation {
-            let used = &self.deprecated;
-            self.app.deprecations.tell(number, used, response);
-        }
-        self.app.security_headers.add(response, nature.audience);
+        self.deprecated.tell(response);
+        let live = self.app.live();
+        live.security_headers.add(response, nature.audience);
         if nature.audience != Audience::Console {
-            self.app
-                .cors
-                .add(self.request.headers(), response, nature.cors);
+            live.cors.add(self.request.headers(), response, nature.cors);
         }
         if (self.app.in_flight.leaving() || self.body_comes) && !nature.switches {
             response.force_close();

@@ -196,8 +196,8 @@ pub struct KeptAnswer {
 /// What the views in memory take in before the answer leaves.
 #[derive(Debug)]
 pub enum Effect {
-    /// An account as it is now, with the keys of its texts.
-    Account(Box<AccountView>, u32, TextKeys),
+    /// An account as it is now: its small number, its own monthly quota, the keys of its texts.
+    Account(Box<AccountView>, u32, Option<u64>, TextKeys),
     /// A key as it is now, with the secrets that hold.
     Key(Box<KeyView>, u32, Secrets, SigningSecrets),
     /// A user as it is now.

@@ -1,7 +1,5 @@
 //! An account: the customer of the platform. It has a plan and owns everything else.
 
-use std::sync::OnceLock;
-
 use bytes::Bytes;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -10,6 +8,7 @@ use utoipa::ToSchema;
 use super::Identity;
 use super::identity::KnownAccount;
 use super::network::{networks, networks_present};
+use super::plans::plan_rates;
 use super::record::{
     CommandContext, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec, Secret, to_json,
 };
@@ -99,39 +98,6 @@ pub struct ChangeAccount {
 #[serde(deny_unknown_fields)]
 pub struct ForgetAccount {}
 
-/// What basic and pro accounts may do, as config.toml gives it.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlanRates {
-    /// How many requests a minute a key may send for long.
-    pub rate_per_minute: u32,
-    /// The most requests in any minute.
-    pub burst_per_minute: u32,
-    /// The most requests of an account in a calendar month; 0: no bound.
-    pub monthly_quota: u64,
-}
-
-static PLANS: OnceLock<(PlanRates, PlanRates)> = OnceLock::new();
-
-/// Makes these the plans' rates, basic and pro. The first call counts.
-pub fn set_plans(basic: PlanRates, pro: PlanRates) {
-    PLANS.get_or_init(|| (basic, pro));
-}
-
-fn plan_rates(plan: Plan) -> Option<PlanRates> {
-    let unset = PlanRates {
-        rate_per_minute: 1,
-        burst_per_minute: 1,
-        monthly_quota: 0,
-    };
-    let (basic, pro) = PLANS.get().copied().unwrap_or((unset, unset));
-    match plan {
-        Plan::Basic => Some(basic),
-        Plan::Pro => Some(pro),
-        Plan::Enterprise => None,
-    }
-}
-
 /// Opens an account under a number that no account has had.
 #[derive(Debug)]
 pub struct OpenAccount {
@@ -195,6 +161,7 @@ impl Account {
         let known = KnownAccount {
             view: self.view(),
             number: self.number.0,
+            own_quota: self.monthly_quota,
         };
         (known, self.text_keys)
     }
@@ -381,6 +348,7 @@ impl RecordSpec for Account {
         vec![Effect::Account(
             Box::new(self.view()),
             self.number.0,
+            self.monthly_quota,
             text_keys,
         )]
     }

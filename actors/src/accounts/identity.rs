@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::authorizations::Authorizations;
+use super::plans::plan_rates;
 use crate::store::KeyUse;
 use colloquy_model::access_token::Bearer;
 use colloquy_model::account::AccountView;
@@ -37,10 +38,30 @@ pub struct KnownKey {
 /// An account as requests meet it.
 #[derive(Debug)]
 pub struct KnownAccount {
-    /// What the interface shows of it.
+    /// What the interface shows of it, by the plans as they were when it changed last.
     pub view: AccountView,
     /// Its small number, given by the store.
     pub number: u32,
+    /// The most requests in a calendar month, where it has a number of its own.
+    pub own_quota: Option<u64>,
+}
+
+impl KnownAccount {
+    /// How many requests a minute each of its keys may send for long, and the most in any minute.
+    #[must_use]
+    pub fn rates(&self) -> (u32, u32) {
+        match plan_rates(self.view.plan) {
+            Some(plan) => (plan.rate_per_minute, plan.burst_per_minute),
+            None => (self.view.rate_per_minute, self.view.burst_per_minute),
+        }
+    }
+
+    /// The most requests in a calendar month; 0: no bound.
+    #[must_use]
+    pub fn monthly_quota(&self) -> u64 {
+        let of_plan = || plan_rates(self.view.plan).map_or(0, |plan| plan.monthly_quota);
+        self.own_quota.unwrap_or_else(of_plan)
+    }
 }
 
 /// A valid credential's bearer.

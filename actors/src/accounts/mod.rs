@@ -13,6 +13,7 @@ mod identity;
 mod key;
 mod network;
 mod nonces;
+mod plans;
 mod records;
 mod redirect_uri;
 mod sessions;
@@ -23,7 +24,6 @@ mod user;
 
 pub use account::{
     Account, ChangeAccount, CreateAccount, ForgetAccount, MONTHLY_QUOTA_MAX, OpenAccount,
-    PlanRates, set_plans,
 };
 pub use authorizations::Authorizations;
 pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};
@@ -34,6 +34,7 @@ pub use grant::{
 pub use identity::{Identity, KnownAccount, KnownKey, KnownSession, Principal};
 pub use key::{ChangeKey, CreateKey, IssueKey, KeepAnswer, Key, RevokeKey, RotateKey};
 pub use nonces::Nonces;
+pub use plans::{PlanRates, Plans, set_plans};
 pub use records::{Filter, Records};
 pub use redirect_uri::is_same as is_same_redirect_uri;
 pub use sessions::{

@@ -17,7 +17,7 @@ use super::*;
 use crate::accounts::restore::{restore_account, restore_key};
 use crate::accounts::{
     Account, ChangeAccount, ChangeCustomer, CreateCustomer, CreateUser, Customer, IssueKey, Key,
-    KnownKey, OpenAccount, PlanRates, RevokeKey, RotateKey, User, set_plans,
+    KnownKey, OpenAccount, PlanRates, Plans, RevokeKey, RotateKey, User, set_plans,
 };
 use colloquy_model::account::AccountNumber;
 use colloquy_model::caller::{Actor, Mode};
@@ -181,7 +181,7 @@ proptest! {
             1..10,
         )
     ) {
-        set_plans(PlanRates { rate_per_minute: 100, burst_per_minute: 150, monthly_quota: 0 }, PlanRates { rate_per_minute: 500, burst_per_minute: 750, monthly_quota: 0 });
+        set_plans(Plans { basic: PlanRates { rate_per_minute: 100, burst_per_minute: 150, monthly_quota: 0 }, pro: PlanRates { rate_per_minute: 500, burst_per_minute: 750, monthly_quota: 0 } });
         // The first call counts; no other test of this crate sets other plans.
         let plan_rates = |plan: &str| match plan {
             "basic" => Some((100, 150)),

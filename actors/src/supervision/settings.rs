@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
 use colloquy_model::answer::{Answer, Precondition};
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::commit::{Commit, Effect, Header, NewRow};
@@ -35,8 +37,7 @@ const NUMBER: u64 = 1;
 /// Every kind of actor, and how each is supervised.
 pub struct Supervision {
     kinds: Vec<Arc<dyn SupervisedKind>>,
-    /// What holds where no operator has set anything.
-    configured: BTreeMap<&'static str, Policy>,
+    applied: Arc<Applied>,
     kept: Arc<SettingsView>,
     store: Arc<dyn Store>,
     /// The way to other nodes, where there may be some.
@@ -57,15 +58,16 @@ impl Supervision {
         let policy =
             |kind: &Arc<dyn SupervisedKind>| Some((kind.kind(), Policy::clone(&*kind.policy()?)));
         let configured: BTreeMap<_, _> = kinds.iter().filter_map(policy).collect();
-        let applied = Applied {
+        let applied = Arc::new(Applied {
             kinds: kinds.iter().map(Arc::downgrade).collect(),
-            configured: configured.clone(),
-        };
+            configured: Mutex::new(configured),
+        });
         applied.warn_of_unknown(&kept.get().settings);
-        kept.listen(Box::new(move |before, after| applied.apply(before, after)));
+        let changed = Arc::clone(&applied);
+        kept.listen(Box::new(move |before, after| changed.apply(before, after)));
         Supervision {
             kinds,
-            configured,
+            applied,
             kept,
             store,
             peers: None,
@@ -159,6 +161,11 @@ impl Supervision {
         Err(AskError::unavailable(Cause::Conflict))
     }
 
+    /// Makes these what holds where no operator has set anything, for actors that live too.
+    pub(crate) fn configure(&self, configured: &BTreeMap<&'static str, Policy>) {
+        self.applied.configure(configured, &self.kept);
+    }
+
     /// Takes in what another node has committed.
     async fn reload(&self) -> Result<(), AskError<SupervisionError>> {
         if let Some(Stored::Record(record)) = self.store.reload(subject(id())).await?
@@ -189,7 +196,8 @@ impl Supervision {
     }
 
     fn configured(&self, kind: &str, setting: PolicySetting) -> f64 {
-        self.configured
+        let configured = self.applied.configured.lock();
+        configured
             .get(kind)
             .map_or(0.0, |policy| setting.of(policy))
     }
@@ -251,46 +259,43 @@ fn known(kept: &KeptSettings, kind: &str, setting: PolicySetting) -> Option<f64>
 /// The kinds as changes of their settings reach them. It does not keep them alive.
 struct Applied {
     kinds: Vec<Weak<dyn SupervisedKind>>,
-    configured: BTreeMap<&'static str, Policy>,
+    /// What holds where no operator has set anything. Locked while what holds is set anew, so that
+    /// what is set last is of both as they are last.
+    configured: Mutex<BTreeMap<&'static str, Policy>>,
 }
 
 impl Applied {
-    /// Lets what is kept hold for actors that live, and logs what has changed of what holds.
+    /// Lets what is kept hold for actors that live.
     fn apply(&self, before: &KeptSettings, after: &KeptSettings) {
+        let configured = self.configured.lock();
         for kind in self.kinds.iter().filter_map(Weak::upgrade) {
-            let Some(configured) = self.configured.get(kind.kind()) else {
-                continue;
-            };
-            let mut policy = configured.clone();
-            for setting in PolicySetting::ALL {
-                let kept = |settings| known(settings, kind.kind(), setting);
-                if let Some(value) = kept(after) {
-                    setting.set(&mut policy, value);
-                }
-                let holds = |settings| kept(settings).unwrap_or_else(|| setting.of(configured));
-                let (from, to) = (holds(before), holds(after));
-                if from != to {
-                    // As it is written: a whole number without a point.
-                    let (from, to) = (tracing::field::display(from), tracing::field::display(to));
-                    tracing::info!(
-                        kind = kind.kind(),
-                        setting = setting.name(),
-                        from,
-                        to,
-                        "a setting of supervision has changed"
-                    );
-                }
+            if let Some(configured) = configured.get(kind.kind()) {
+                hold(&*kind, (configured, before), (configured, after));
             }
-            kind.set_policy(policy);
+        }
+    }
+
+    /// Lets what is configured anew hold for actors that live.
+    fn configure(&self, anew: &BTreeMap<&'static str, Policy>, kept: &SettingsView) {
+        let mut configured = self.configured.lock();
+        let kept = kept.get().settings;
+        for kind in self.kinds.iter().filter_map(Weak::upgrade) {
+            if let (Some(before), Some(after)) =
+                (configured.get_mut(kind.kind()), anew.get(kind.kind()))
+            {
+                hold(&*kind, (before, &kept), (after, &kept));
+                before.clone_from(after);
+            }
         }
     }
 
     /// Tells of what an earlier or later version has kept and this one can't use.
     fn warn_of_unknown(&self, kept: &KeptSettings) {
+        let configured = self.configured.lock();
         for (kind, of_kind) in &kept.0 {
             for (name, value) in of_kind {
                 let setting = PolicySetting::named(name);
-                let is_known = self.configured.contains_key(kind.as_str())
+                let is_known = configured.contains_key(kind.as_str())
                     && setting.is_some_and(|setting| setting.check(*value).is_ok());
                 if !is_known {
                     tracing::warn!(
@@ -304,6 +309,36 @@ impl Applied {
             }
         }
     }
+}
+
+/// What is configured of a kind, and what operators have set over it.
+type Held<'a> = (&'a Policy, &'a KeptSettings);
+
+/// Lets these hold for actors that live, and logs what has changed of what holds.
+fn hold(kind: &dyn SupervisedKind, before: Held<'_>, after: Held<'_>) {
+    let mut policy = after.0.clone();
+    for setting in PolicySetting::ALL {
+        let kept = |settings: &KeptSettings| known(settings, kind.kind(), setting);
+        if let Some(value) = kept(after.1) {
+            setting.set(&mut policy, value);
+        }
+        let holds = |(configured, settings): Held<'_>| {
+            kept(settings).unwrap_or_else(|| setting.of(configured))
+        };
+        let (from, to) = (holds(before), holds(after));
+        if from != to {
+            // As it is written: a whole number without a point.
+            let (from, to) = (tracing::field::display(from), tracing::field::display(to));
+            tracing::info!(
+                kind = kind.kind(),
+                setting = setting.name(),
+                from,
+                to,
+                "a setting of supervision has changed"
+            );
+        }
+    }
+    kind.set_policy(policy);
 }
 
 /// The identifier of the one record.

@@ -121,7 +121,7 @@ impl Alerts {
             month: used.month,
             used: share.used,
             limit: match share.limit {
-                0 => account.view.monthly_quota,
+                0 => account.monthly_quota(),
                 limit => limit,
             },
         });
@@ -140,14 +140,16 @@ impl Alerts {
             KeyType::Test => Mode::Test,
             KeyType::Prod | KeyType::Read => Mode::Live,
         };
-        let view = &account.view;
+        let (rate, burst) = account.rates();
         let refusal = Refusal {
             key,
             at,
-            limits: Limits::new(view.rate_per_minute, view.burst_per_minute),
+            limits: Limits::new(rate, burst),
         };
         let tenant = Tenant::of(known.account, mode);
-        due_of(due, tenant, view.account_id).refusals.push(refusal);
+        due_of(due, tenant, account.view.account_id)
+            .refusals
+            .push(refusal);
     }
 
     async fn tell_one(&mut self, tenant: Tenant, due: &Due, now: Timestamp) -> Result<(), NotTold> {

@@ -89,7 +89,7 @@ impl QuotaShown {
         let usage = &call.app.system.usage;
         let QuotaStatus { used, resets_at } = usage.counter.quota(account.number, call.now);
         Ok(QuotaShown {
-            limit: account.view.monthly_quota,
+            limit: account.monthly_quota(),
             used,
             resets_at,
         })
@@ -164,7 +164,7 @@ pub(super) async fn watch(call: ApiCall, _: NoQuery) -> Result<Output, Problem> 
     let (system, now) = (&call.app.system, call.now);
     let find = |account| {
         let account = system.identity.account_numbered(account)?;
-        Some(admission::account_limits(&account.view))
+        Some(admission::account_limits(&account))
     };
     let nearest = system.usage.nearest_to_limits(&system.limiter, &find, now);
     let nearest = nearest.await;
@@ -207,7 +207,7 @@ fn watched(call: &ApiCall, WatchedKey { hour, status }: &WatchedKey) -> Option<W
         rate: status.into(),
         burst: status.into(),
         quota: QuotaShown {
-            limit: account.view.monthly_quota,
+            limit: account.monthly_quota(),
             used,
             resets_at,
         },

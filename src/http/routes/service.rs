@@ -83,8 +83,8 @@ pub(super) async fn version(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 }
 
 pub(super) async fn changelog(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let deprecations = call.app.deprecations.announced();
-    let announced = deprecations.map(|said| Release {
+    let live = call.app.live();
+    let announced = live.deprecations.announced().map(|said| Release {
         version: VERSION.version,
         released: said.since.to_string().into(),
         status: "Deprecation",
@@ -122,7 +122,7 @@ pub(super) async fn metrics(call: ApiCall, _: NoQuery) -> Result<Output, Problem
 }
 
 pub(super) async fn openapi(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let body = call.app.openapi.clone();
+    let body = call.app.live().openapi.clone();
     Ok(Output::Text(Text {
         body,
         media_type: "application/json",
@@ -132,7 +132,7 @@ pub(super) async fn openapi(call: ApiCall, _: NoQuery) -> Result<Output, Problem
 }
 
 pub(super) async fn docs(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let body = call.app.docs.clone();
+    let body = call.app.live().docs.clone();
     Ok(Output::Text(Text {
         body,
         media_type: "text/html; charset=utf-8",

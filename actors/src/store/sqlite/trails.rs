@@ -27,7 +27,7 @@ pub(super) type Trails = [Option<i64>; 2];
 /// The trails that a commit belongs to.
 pub(super) fn of(commit: &Commit) -> Trails {
     let account = commit.effects.iter().find_map(|effect| match effect {
-        Effect::Account(_, number, _) => Some(Tenant::account(*number)),
+        Effect::Account(_, number, ..) => Some(Tenant::account(*number)),
         Effect::Key(..)
         | Effect::User(..)
         | Effect::UserGone(..)

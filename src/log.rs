@@ -28,14 +28,23 @@ pub(crate) fn start(settings: &config::Log) {
             io::IsTerminal::is_terminal(&io::stderr()) && std::env::var_os("NO_COLOR").is_none(),
         );
     // A second call in one process keeps the first one's log.
-    let _ = if settings.format == "compact" {
-        let lines = lines.compact().with_filter_reloading();
-        SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
-        lines.try_init()
-    } else {
-        let lines = lines.with_filter_reloading();
-        SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
-        lines.try_init()
+    let _ = match settings.format.as_str() {
+        "json" => {
+            let lines = lines.json().flatten_event(true).with_current_span(false);
+            let lines = lines.with_span_list(false).with_filter_reloading();
+            SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+            lines.try_init()
+        }
+        "compact" => {
+            let lines = lines.compact().with_filter_reloading();
+            SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+            lines.try_init()
+        }
+        _ => {
+            let lines = lines.with_filter_reloading();
+            SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+            lines.try_init()
+        }
     };
     // The default one panics, and so aborts, where stderr can't be written.
     std::panic::set_hook(Box::new(note));

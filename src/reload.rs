@@ -11,10 +11,11 @@ use crate::http::AppState;
 use crate::{log, service_manager};
 
 /// What can change while the server runs: names of settings, or what these begin with.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 8] = [
     "cors.",
     "deprecations",
     "log.level",
+    "log.requests",
     "metrics.public",
     "plans.",
     "security_headers.",

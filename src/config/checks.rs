@@ -254,8 +254,8 @@ impl Config {
                 "must be op_ and 20 to 200 characters of [A-Za-z0-9_-]",
             )?;
         }
-        if !["full", "compact"].contains(&self.log.format.as_str()) {
-            wrong("log.format", "must be \"full\" or \"compact\"")?;
+        if !["full", "compact", "json"].contains(&self.log.format.as_str()) {
+            wrong("log.format", "must be \"full\", \"compact\" or \"json\"")?;
         }
         if !is_filter(&self.log.level) {
             let right = "must be error, warn, info, debug, trace, off, or a list such as \"info,colloquy_actors=debug\"";

@@ -371,4 +371,5 @@ pub struct Metrics {
 pub struct Log {
     pub level: String,
     pub format: String,
+    pub requests: bool,
 }

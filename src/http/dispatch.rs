@@ -6,9 +6,8 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, TRANSFER_ENCODING};
 use actix_web::http::{Method, StatusCode};
@@ -36,6 +35,7 @@ use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::Output;
 use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
+use super::request_log::{Answered, bytes_out};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
 use super::same_site::check_same_site;
@@ -129,12 +129,13 @@ pub(super) async fn serve(
         context.large_answer = None;
         response::response(&context, prepared, payload)
     };
-    context.app.request_metrics.count(
-        context.operation,
-        response.status().as_u16(),
-        started.elapsed(),
-    );
+    let took = started.elapsed();
+    context
+        .app
+        .request_metrics
+        .count(context.operation, response.status().as_u16(), took);
     context.count_usage(&response);
+    context.log(&response, took);
     drop(context);
     Ok(ServiceResponse::new(request, response))
 }
@@ -337,14 +338,10 @@ impl RequestContext {
         if who.credential == CountedCredential::NONE {
             return;
         }
-        let bytes_out = match response.body().size() {
-            BodySize::Sized(bytes) if self.request.method() != Method::HEAD => bytes,
-            BodySize::Sized(_) | BodySize::None | BodySize::Stream => 0,
-        };
         let counts = UsageCounts {
             forbidden: u64::from(response.status() == StatusCode::FORBIDDEN),
             bytes_in: self.body_bytes as u64,
-            bytes_out,
+            bytes_out: bytes_out(&self.request, response),
             ..UsageCounts::default()
         };
         self.app
@@ -352,6 +349,22 @@ impl RequestContext {
             .usage
             .counter
             .count(who, Timestamp::now(), counts);
+    }
+
+    /// Logs how the request went, where the settings want that.
+    fn log(&self, response: &HttpResponse, took: Duration) {
+        if self.app.live().requests_logged {
+            let answered = Answered {
+                app: &self.app,
+                request: &self.request,
+                request_id: &self.request_id,
+                operation: self.operation,
+                caller: self.known.as_ref(),
+                bytes_in: self.body_bytes,
+                took,
+            };
+            answered.log(response);
+        }
     }
 
     /// Records that the request was refused for who asked, if it was.

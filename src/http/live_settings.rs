@@ -14,6 +14,8 @@ pub(crate) struct LiveSettings {
     pub(crate) security_headers: SecurityHeaders,
     pub(crate) cors: Cors,
     pub(crate) metrics_public: bool,
+    /// Whether each answer is logged.
+    pub(crate) requests_logged: bool,
     pub(crate) deprecations: Deprecations,
     /// The OpenAPI document, written once for all who ask.
     pub(crate) openapi: Bytes,
@@ -38,6 +40,7 @@ impl LiveSettings {
             security_headers: SecurityHeaders::new(&config.security_headers),
             cors: Cors::new(&config.cors),
             metrics_public: config.metrics.public,
+            requests_logged: config.log.requests,
             openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
             docs: Bytes::from(docs::page(&document)),
             deprecations,

@@ -19,7 +19,7 @@
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `app_state.rs` what all requests share; `metrics.rs` the registry of metrics,
 //!   `request_metrics.rs` how many requests there were and how long they took;
-//!   `in_flight_requests.rs` which are under way
+//!   `in_flight_requests.rs` which are under way; `request_log.rs` a line of the log for each
 //! - `server.rs` the listener; `connections.rs` who is connected, `idle.rs` for how long without a
 //!   request, `pipelining.rs` how many requests are read ahead, `socket_handle.rs` a connection
 //!   below HTTP
@@ -63,6 +63,7 @@ mod problem;
 mod query;
 mod realtime;
 mod refused;
+mod request_log;
 mod request_metrics;
 mod request_signature;
 mod response;

@@ -15,6 +15,8 @@
 //! - [`journal`]: how the runtime's entities are found in the store.
 //! - [`dump`]: everything that a store holds, as text, by which it moves to another one.
 //! - [`sealing`]: secrets that are read again, encrypted under the store key, and that under a master key.
+//! - [`colloquy_objects`]: whole files by name, outside the store: in a folder, or a cloud's object
+//!   storage.
 //! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
 //!   sink that it tells of commits.
 //! - [`supervision`]: what operators see of actors and how they steer them.

@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("runtime", &["model"]),
     ("passwords", &["model", "runtime"]),
     ("sealing", &["model"]),
+    ("objects", &[]),
     ("store", &["model", "runtime", "sealing"]),
     ("audit", &["model", "runtime", "store"]),
     ("dump", &["model", "store"]),

@@ -1,0 +1,156 @@
+//! Where files are kept, as settings name it, and how that is opened.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+
+use super::{ObjectError, Objects};
+
+/// The forms of a location, for whoever wrote another one.
+const FORMS: &str =
+    "must be file:FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX";
+
+/// Where files are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    kind: Kind,
+    /// The address of the storage's service; unset, the provider's own.
+    endpoint: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Folder(PathBuf),
+    Bucket {
+        provider: Provider,
+        bucket: String,
+        prefix: Path,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    S3,
+    GoogleCloud,
+    Azure,
+}
+
+/// It names no place where files can be kept; says what would.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotALocation(String);
+
+impl Location {
+    /// Reads a setting: `file:` and a folder (which may be relative to the one in which the process
+    /// works, and may be written as a `file://` URL), or `s3://`, `gs://` or `az://`, a bucket and
+    /// what the names begin with. An empty endpoint is the provider's own.
+    ///
+    /// # Errors
+    /// It is none of these.
+    pub fn parse(url: &str, endpoint: &str) -> Result<Self, NotALocation> {
+        let not = || NotALocation(FORMS.to_owned());
+        let endpoint = (!endpoint.is_empty()).then(|| endpoint.to_owned());
+        let (scheme, rest) = url.split_once(':').ok_or_else(not)?;
+        let provider = match scheme {
+            "file" => {
+                let folder = rest.strip_prefix("//").unwrap_or(rest);
+                return match folder {
+                    "" => Err(not()),
+                    folder => Ok(Self {
+                        kind: Kind::Folder(PathBuf::from(folder)),
+                        endpoint: None,
+                    }),
+                };
+            }
+            "s3" => Provider::S3,
+            "gs" => Provider::GoogleCloud,
+            "az" => Provider::Azure,
+            _ => return Err(not()),
+        };
+        let rest = rest.strip_prefix("//").ok_or_else(not)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(not());
+        }
+        let prefix = Path::parse(prefix).map_err(|error| NotALocation(error.to_string()))?;
+        Ok(Self {
+            kind: Kind::Bucket {
+                provider,
+                bucket: bucket.to_owned(),
+                prefix,
+            },
+            endpoint,
+        })
+    }
+
+    /// Opens it; a folder that is missing is made. Credentials of a cloud are taken from the
+    /// environment as the provider's own tools read them (`AWS_…`, `GOOGLE_…`, `AZURE_…`). What is
+    /// wrong with them shows with the first file.
+    ///
+    /// # Errors
+    /// The folder can't be made, or settings of the provider are missing.
+    pub fn open(&self) -> Result<Objects, ObjectError> {
+        match &self.kind {
+            Kind::Folder(folder) => {
+                fs::create_dir_all(folder)?;
+                let storage = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
+                Ok(Objects {
+                    storage: Arc::new(storage),
+                    prefix: Path::ROOT,
+                })
+            }
+            Kind::Bucket {
+                provider,
+                bucket,
+                prefix,
+            } => Ok(Objects {
+                storage: self.bucket(*provider, bucket)?,
+                prefix: prefix.clone(),
+            }),
+        }
+    }
+
+    fn bucket(
+        &self,
+        provider: Provider,
+        bucket: &str,
+    ) -> Result<Arc<dyn ObjectStore>, ObjectError> {
+        // Whoever came first has set the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let endpoint = self.endpoint.as_deref();
+        // One that is named is often on a private network, without TLS.
+        let http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+        Ok(match provider {
+            Provider::S3 => {
+                let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                if let Some(endpoint) = endpoint {
+                    builder = builder.with_endpoint(endpoint).with_allow_http(http);
+                }
+                Arc::new(builder.build()?)
+            }
+            Provider::GoogleCloud => {
+                let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                if let Some(endpoint) = endpoint {
+                    builder = builder.with_base_url(endpoint);
+                }
+                Arc::new(builder.build()?)
+            }
+            Provider::Azure => {
+                let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                if let Some(endpoint) = endpoint {
+                    builder = builder
+                        .with_endpoint(endpoint.to_owned())
+                        .with_allow_http(http);
+                }
+                Arc::new(builder.build()?)
+            }
+        })
+    }
+}

@@ -1,0 +1,64 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+
+fn open(folder: &FilePath) -> Objects {
+    let url = format!("file:{}", folder.display());
+    Location::parse(&url, "").unwrap().open().unwrap()
+}
+
+#[test]
+fn a_location_is_a_folder_or_a_bucket() {
+    for url in [
+        "file:data/objects",
+        "file:///var/lib/colloquy",
+        "s3://bucket",
+        "s3://bucket/a/b",
+        "gs://bucket/a",
+        "az://container",
+    ] {
+        assert!(Location::parse(url, "").is_ok(), "{url}");
+    }
+    for url in [
+        "",
+        "data",
+        "file:",
+        "s3:bucket",
+        "s3://",
+        "s3:///a",
+        "ftp://a/b",
+        "s3://a/b//c",
+    ] {
+        assert!(Location::parse(url, "").is_err(), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn files_are_put_read_listed_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = open(&folder.path().join("made"));
+    let large: Vec<u8> = (0..PART_BYTES * 2 + 17)
+        .map(|at| (at % 251) as u8)
+        .collect();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    std::fs::write(&from, &large).unwrap();
+    objects
+        .put("a/small", Bytes::from_static(b"x"))
+        .await
+        .unwrap();
+    let bytes = objects.put_file("b/large", &from).await.unwrap();
+    assert_eq!(bytes, large.len() as u64);
+    assert_eq!(objects.get("a/small").await.unwrap(), "x");
+    assert_eq!(objects.get_file("b/large", &to).await.unwrap(), bytes);
+    assert_eq!(std::fs::read(&to).unwrap(), large);
+    let expected = Object {
+        name: "b/large".to_owned(),
+        bytes,
+    };
+    assert_eq!(objects.list("b").await.unwrap(), [expected]);
+    assert_eq!(objects.list("").await.unwrap().len(), 2);
+    for _ in 0..2 {
+        objects.delete("b/large").await.unwrap();
+    }
+    assert!(objects.get("b/large").await.unwrap_err().is_missing());
+}

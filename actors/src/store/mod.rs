@@ -24,6 +24,7 @@ mod nonces;
 mod operator;
 mod relay;
 mod sink;
+mod snapshots;
 mod store_keys;
 mod stored;
 mod tickets;
@@ -76,6 +77,7 @@ pub use sink::{
     CommitSink, Committed, CommittedBatch, FirstRow, Followed, FollowedChange, HeldName, KeyCache,
     KeyUse, RECOVERED,
 };
+pub use snapshots::{SnapshotError, Snapshots};
 pub use store_keys::{Rewrap, StoreKeys};
 pub use stored::{
     ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
@@ -178,6 +180,7 @@ pub trait Store:
     + TimerStore
     + FigureStore
     + SpentNonces
+    + Snapshots
     + StoreKeys
     + UsageStore
 {

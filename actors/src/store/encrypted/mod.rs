@@ -9,6 +9,7 @@ mod commits;
 mod opening;
 mod sink;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,9 +25,10 @@ use super::{
     FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
     Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
     OwnedConversation, OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery,
-    Rewrap, Settle, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
-    TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
+    Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys,
+    StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion,
+    Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery,
+    WebhookState, Written,
 };
 use crate::sealing::texts::{self, TextError};
 use crate::sealing::{MasterKeys, WrappedKey};
@@ -467,6 +469,16 @@ impl SpentNonces for EncryptedStore {
 }
 
 /// Numbers only.
+impl Snapshots for EncryptedStore {
+    fn takes_snapshots(&self) -> bool {
+        self.0.takes_snapshots()
+    }
+
+    fn snapshot(&self, into: PathBuf) -> Later<Result<Position, SnapshotError>> {
+        self.0.snapshot(into)
+    }
+}
+
 impl UsageStore for EncryptedStore {
     fn add_usage(&self, slice: Arc<UsageSlice>) -> Later<Result<(), ReadError>> {
         self.0.add_usage(slice)

@@ -53,6 +53,7 @@ mod row_page;
 mod schema;
 mod sealed_rows;
 mod slices;
+mod snapshots;
 mod store_key;
 mod timed;
 mod timeline;
@@ -98,7 +99,7 @@ use self::readers::Readers;
 use self::recent_events::{RecentEvents, SegmentWriter};
 use self::wal_preallocation::WalPreallocation;
 use self::work::Work;
-use self::writer::Writer;
+use self::writer::{Writer, WriterParts};
 use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{CommitSink, OnlyNode, Operator};
@@ -231,20 +232,16 @@ impl SqliteStore {
         let slicing = SegmentWriter::open(&connection)?;
         let healthy = Arc::new(AtomicBool::new(true));
         let fresh = slicing.fresh();
-        let writer = Writer {
+        let writer = WriterParts {
             leads: FeedLeads::read(&connection)?,
             connection,
             counts,
-            sequences: std::collections::HashMap::new(),
-            fold: dirty_headers::HeaderFlusher::default(),
             lagging: Arc::clone(&lagging),
             slicing,
             sink,
             housekeeping,
             counters: Arc::clone(&counters),
             healthy: Arc::clone(&healthy),
-            banned: std::collections::HashMap::new(),
-            tidying: delivery_tidying::Tidying::default(),
             wal_preallocation: WalPreallocation::of(&log_of(path)),
             checkpointing,
         };
@@ -283,12 +280,12 @@ impl SqliteStore {
 }
 
 /// Starts the writer's thread, and gives the inbox that it works off.
-fn started(writer: Writer) -> std::io::Result<(Sender<Work>, JoinHandle<()>)> {
+fn started(writer: WriterParts) -> std::io::Result<(Sender<Work>, JoinHandle<()>)> {
     let (inbox, works) = channel();
     // A writer that is gone would leave every caller waiting: its panic ends the process.
     let run = move || {
         cores::mark_latency_sensitive();
-        writer.run(&works);
+        Writer::of(writer).run(&works);
     };
     let thread = threads::spawn("writer", threads::EndProcess, run)?;
     Ok((inbox, thread))

@@ -4,6 +4,7 @@
 //! wait for, lists, contents, streams, and what the server asks by itself.
 
 use super::file::log_of;
+use super::snapshots::{self, Asked};
 use super::work::{FigureChange, Work};
 use super::{
     ReadClass, SqliteStore, activity, audit, chain, chores, delivery_lists, document_lists,
@@ -19,10 +20,10 @@ use crate::store::{
     EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore,
     FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses,
     Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
-    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SpentNonces, Store,
-    StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
-    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice,
-    UsageStore, VersionQuery, WebhookState, Written,
+    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots,
+    SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage,
+    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery,
+    UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -38,7 +39,7 @@ use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_model::usage::DayUsage;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
@@ -493,6 +494,27 @@ impl StoreKeys for SqliteStore {
         // Unsent, the reply is dropped and the answer is that the store is away.
         let _ = self.send(Work::Rewrap { change, reply });
         Box::pin(async move { answer.await.map_err(|_| ReadError::Away) })
+    }
+}
+
+impl Snapshots for SqliteStore {
+    fn takes_snapshots(&self) -> bool {
+        true
+    }
+
+    fn snapshot(&self, into: PathBuf) -> Later<Result<Position, SnapshotError>> {
+        let (reply, answer) = oneshot::channel();
+        match snapshots::target(&into) {
+            Ok(target) => {
+                let target = Box::new(target);
+                // Unsent, the reply is dropped and the answer is that the store is away.
+                let _ = self.send(Work::Snapshot(Asked { target, reply }));
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+        Box::pin(async move { answer.await.unwrap_or(Err(SnapshotError::Away)) })
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::snapshots::Asked;
 use crate::store::digest::PayloadDigests;
 use crate::store::{
     DeliverySlice, FigureSlice, Nonce, Rewrap, Settle, Stored, Unwritten, UsageSlice, Written,
@@ -60,6 +61,7 @@ pub(super) enum Work {
     BeginDeliveries {
         reply: oneshot::Sender<Position>,
     },
+    Snapshot(Asked),
     Close {
         done: std::sync::mpsc::SyncSender<()>,
     },
@@ -90,6 +92,7 @@ impl Work {
             | Work::Figures { .. }
             | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
+            | Work::Snapshot(_)
             | Work::Close { .. } => None,
         }
     }
@@ -107,6 +110,7 @@ impl Work {
             | Work::Figures { .. }
             | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. }
+            | Work::Snapshot(_)
             | Work::Close { .. } => 0,
         }
     }
@@ -122,7 +126,9 @@ impl Work {
             | Work::Figures { .. }
             | Work::AddUsage { .. }
             | Work::BeginDeliveries { .. } => true,
-            Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => false,
+            Work::Barrier { .. } | Work::Reload { .. } | Work::Snapshot(_) | Work::Close { .. } => {
+                false
+            }
         }
     }
 }

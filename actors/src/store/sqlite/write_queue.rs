@@ -121,6 +121,7 @@ mod tests {
             | Work::Figures { .. }
             | Work::BeginDeliveries { .. }
             | Work::AddUsage { .. }
+            | Work::Snapshot(_)
             | Work::Close { .. } => None,
         };
         arrivals

@@ -2,6 +2,7 @@
 //! hands the batch to the sink, and only then lets the replies go.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -22,13 +23,15 @@ use super::headers::lag_of;
 use super::housekeeping::{Behind, Housekeeping};
 use super::pace::Phase;
 use super::recent_events::{PendingSegment, SegmentWriter};
+use super::snapshots::{Asked, Copying};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
 use super::{codec, figures, loads, nonces, store_key, usage};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
-    CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, Unwritten, Written,
+    CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, SnapshotError,
+    Unwritten, Written,
 };
 use colloquy_model::commit::{Commit, ConstraintViolation, Header};
 use colloquy_model::entity::{Kind, Subject};
@@ -40,9 +43,26 @@ use colloquy_runtime::{CommitFailure, Incarnation, threads};
 /// Entities whose last sequence is remembered.
 const SEQUENCES_MAX: usize = 200_000;
 
+/// What the writing thread begins with.
+pub(super) struct WriterParts {
+    pub(super) connection: Connection,
+    pub(super) counts: Counts,
+    pub(super) leads: FeedLeads,
+    pub(super) lagging: Arc<DirtyHeaders>,
+    pub(super) slicing: SegmentWriter,
+    pub(super) sink: Arc<dyn CommitSink>,
+    pub(super) housekeeping: Housekeeping,
+    pub(super) counters: Arc<WriterCounters>,
+    pub(super) healthy: Arc<AtomicBool>,
+    /// None where the log can't be lengthened from here.
+    pub(super) wal_preallocation: Option<WalPreallocation>,
+    pub(super) checkpointing: Checkpointing,
+}
+
 /// What the one writing thread has and remembers.
 pub(super) struct Writer {
-    pub(super) connection: Connection,
+    /// Shared with the copy that is made of the file, in the same thread.
+    pub(super) connection: Rc<Connection>,
     pub(super) counts: Counts,
     pub(super) leads: FeedLeads,
     pub(super) sequences: HashMap<EntityNumber, Sequence>,
@@ -56,39 +76,123 @@ pub(super) struct Writer {
     /// Nothing more of these is taken.
     pub(super) banned: Bans,
     pub(super) tidying: Tidying,
-    /// None where the log can't be lengthened from here.
     pub(super) wal_preallocation: Option<WalPreallocation>,
     pub(super) checkpointing: Checkpointing,
+    /// Somebody waits for a copy of the file.
+    snapshot: Option<Asked>,
 }
 
 impl Writer {
+    /// Made on the thread that it runs on.
+    pub(super) fn of(parts: WriterParts) -> Self {
+        let WriterParts {
+            connection,
+            counts,
+            leads,
+            lagging,
+            slicing,
+            sink,
+            housekeeping,
+            counters,
+            healthy,
+            wal_preallocation,
+            checkpointing,
+        } = parts;
+        Writer {
+            connection: Rc::new(connection),
+            counts,
+            leads,
+            sequences: HashMap::new(),
+            fold: HeaderFlusher::default(),
+            lagging,
+            slicing,
+            sink,
+            housekeeping,
+            counters,
+            healthy,
+            banned: HashMap::new(),
+            tidying: Tidying::default(),
+            wal_preallocation,
+            checkpointing,
+            snapshot: None,
+        }
+    }
+
     /// Runs until it is asked to close or every sender is gone.
     pub(super) fn run(mut self, inbox: &Receiver<Work>) {
-        let (mut arrivals, mut phase) = (Arrivals::default(), Phase::Running);
-        while phase == Phase::Running {
-            let patience = if arrivals.are_left() {
-                Duration::ZERO
-            } else {
-                self.housekeeping.tick()
-            };
-            match inbox.recv_timeout(patience) {
-                Ok(first) => arrivals.push(first),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) if arrivals.are_left() => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            while !arrivals.are_full()
-                && let Ok(next) = inbox.try_recv()
+        let mut arrivals = Arrivals::default();
+        while self.turn(inbox, &mut arrivals, Duration::MAX) == Phase::Running {
+            if let Some(asked) = self.snapshot.take()
+                && self.copy(asked, inbox, &mut arrivals) == Phase::Closing
             {
-                arrivals.push(next);
+                break;
             }
-            phase = arrivals.phase();
-            let mut batch = arrivals.next(phase);
-            self.counters.queue(batch.len());
-            self.take(&mut batch);
-            self.keep_house(phase);
         }
         self.finish();
+    }
+
+    /// Waits for work, at most so long, and does what has gathered.
+    fn turn(
+        &mut self,
+        inbox: &Receiver<Work>,
+        arrivals: &mut Arrivals,
+        patience: Duration,
+    ) -> Phase {
+        let patience = if arrivals.are_left() {
+            Duration::ZERO
+        } else {
+            patience.min(self.housekeeping.tick())
+        };
+        match inbox.recv_timeout(patience) {
+            Ok(first) => arrivals.push(first),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) if arrivals.are_left() => {}
+            Err(RecvTimeoutError::Disconnected) => return Phase::Closing,
+        }
+        while !arrivals.are_full()
+            && let Ok(next) = inbox.try_recv()
+        {
+            arrivals.push(next);
+        }
+        let phase = arrivals.phase();
+        let mut batch = arrivals.next(phase);
+        self.counters.queue(batch.len());
+        self.take(&mut batch);
+        self.keep_house(phase);
+        phase
+    }
+
+    /// Goes on with its turns and copies the file between them. A copy that the end of the store
+    /// finds unfinished is given up.
+    fn copy(&mut self, asked: Asked, inbox: &Receiver<Work>, arrivals: &mut Arrivals) -> Phase {
+        let Asked { mut target, reply } = asked;
+        let source = Rc::clone(&self.connection);
+        let mut copying = match Copying::begin(&source, &mut target) {
+            Ok(copying) => copying,
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                return Phase::Running;
+            }
+        };
+        loop {
+            let outcome = match copying.step() {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(self.counts.next_pos.previous())),
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(outcome) = outcome {
+                // Whoever asked may have left.
+                let _ = reply.send(outcome);
+                return Phase::Running;
+            }
+            let phase = self.turn(inbox, arrivals, copying.rest());
+            if phase == Phase::Closing {
+                return phase;
+            }
+            if let Some(other) = self.snapshot.take() {
+                let _ = other.reply.send(Err(SnapshotError::Busy));
+            }
+        }
     }
 
     fn finish(self) {
@@ -248,9 +352,10 @@ impl Writer {
                     delivery_tidying::forget_gone(&self.connection)?;
                     Ok(Done::Nothing)
                 }
-                Work::Barrier { .. } | Work::Reload { .. } | Work::Close { .. } => {
-                    Ok(Done::Nothing)
-                }
+                Work::Barrier { .. }
+                | Work::Reload { .. }
+                | Work::Snapshot(_)
+                | Work::Close { .. } => Ok(Done::Nothing),
             });
         }
         batch.finish()?;
@@ -338,6 +443,7 @@ impl Writer {
                 Work::BeginDeliveries { reply } if verdict.is_ok() => replies.begun.push(reply),
                 // Dropped, it says that the store is away.
                 Work::BeginDeliveries { .. } => {}
+                Work::Snapshot(asked) => self.snapshot = Some(asked),
                 Work::Close { done } => {
                     let _ = done.send(());
                 }

@@ -7,6 +7,7 @@ mod figures;
 mod nodes;
 mod timers;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +19,8 @@ use crate::store::digest::payload_digests;
 use crate::store::{
     Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead, KeptRow, Later,
     Lists, MessageQuery, Nodes, OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle,
-    Store, StoreHealth, StoreMetric, Stored, StoredMessage, StoredPage, StoredRecord,
+    SnapshotError, Snapshots, Store, StoreHealth, StoreMetric, Stored, StoredMessage, StoredPage,
+    StoredRecord,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
@@ -193,6 +195,16 @@ impl Lists for MongoStore {
             lists::records(&collections, query).await
         });
         self.read_listed(turn)
+    }
+}
+
+impl Snapshots for MongoStore {
+    fn takes_snapshots(&self) -> bool {
+        false
+    }
+
+    fn snapshot(&self, _: PathBuf) -> Later<Result<Position, SnapshotError>> {
+        Box::pin(std::future::ready(Err(SnapshotError::Unsupported)))
     }
 }
 

@@ -3,10 +3,10 @@
 
 mod earlier_files;
 mod log_erasing;
+mod snapshots;
 mod soundness;
 mod writer;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,14 +19,13 @@ use tempfile::TempDir;
 
 use super::checkpointing::Checkpointing;
 use super::codec::only;
-use super::dirty_headers::HeaderFlusher;
 use super::file::{connect, log_of};
 use super::housekeeping::Housekeeping;
 use super::pace::Pace;
 use super::recent_events::SegmentWriter;
 use super::wal_preallocation::WalPreallocation;
 use super::work::Work;
-use super::writer::Writer;
+use super::writer::{Writer, WriterParts};
 use super::{SqliteStore, StoreSettings, check, recovery, schema};
 use crate::store::contract::{Bench, Numbering, Opened, Volume, contract};
 use crate::store::writer_metrics::WriterCounters;
@@ -171,24 +170,20 @@ impl Bare {
         let views = Views::default();
         let checkpointing = Checkpointing::start(&path, &mut connection).unwrap();
         let slicing = SegmentWriter::open(&connection).unwrap();
-        let writer = Writer {
+        let writer = Writer::of(WriterParts {
             leads: Default::default(),
             checkpointing,
             housekeeping: Housekeeping::open(Pace::default(), &connection, &views, Arc::default())
                 .unwrap(),
             connection,
             counts,
-            sequences: HashMap::new(),
-            fold: HeaderFlusher::default(),
             lagging: Arc::default(),
             slicing,
             sink: Arc::new(views),
             counters: Arc::new(WriterCounters::default()),
             healthy: Arc::new(AtomicBool::new(true)),
-            banned: HashMap::new(),
-            tidying: super::delivery_tidying::Tidying::default(),
             wal_preallocation: WalPreallocation::of(&log_of(&path)),
-        };
+        });
         Bare { writer, folder }
     }
 

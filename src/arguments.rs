@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use colloquy::{
-    ActorCommand, AuditCommand, OperatorRequest, Output, SettingChange, names_an_actor,
+    ActorCommand, AuditCommand, OperatorRequest, Output, Restore, SettingChange, names_an_actor,
 };
 use lexopt::{Arg, Parser, ValueExt};
 
@@ -16,6 +16,7 @@ Colloquy: the server behind an AI-assisted customer-service platform.
 Usage: colloquy [serve | demo | check] [--config FILE]
        colloquy export [--config FILE] > DUMP
        colloquy import [--config FILE] < DUMP
+       colloquy restore URL --to FOLDER [--config FILE]
        colloquy config (check | show) [--config FILE]
        colloquy audit verify [--file EXPORT] [--config FILE]
        colloquy audit export [--config FILE] > EXPORT
@@ -36,6 +37,8 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   check             Checks the store and says what is wrong with it.
   config            check says whether the settings can be used, and touches no store; show prints all of them as a
                     config.toml, with where each comes from and without secrets.
+  restore           Brings a backup back into an empty folder, checks it there, and says how to start a server on it; URL is
+                    what the server that made it shows as the backup's url.
   audit             Verifies the audit trail (exit 1 and the position where it was altered), in the store, on the running
                     server or in an export; or exports it to stdout, one JSON object a line.
   export            Writes everything that the store holds to stdout, one JSON object a line; no server may use it.
@@ -65,6 +68,7 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   --events KINDS    Only these kinds of events, with commas between; otherwise all.
   --key KEY         The API key to listen with; otherwise COLLOQUY_KEY in the environment.
   --server URL      The server to listen to; otherwise http://127.0.0.1:8080.
+  --to FOLDER       Where restore puts the store: a folder that is empty, or not there.
   --version         Prints the version.
   --help            Prints this.
 ";
@@ -91,6 +95,11 @@ pub(crate) enum Command {
     Export { config: Option<PathBuf> },
     /// Puts the dump on stdin into the store that the settings of this file name.
     Import { config: Option<PathBuf> },
+    /// Brings a backup back.
+    Restore {
+        config: Option<PathBuf>,
+        what: Restore,
+    },
     /// Asks the server that runs with the settings of this file.
     Operate {
         config: Option<PathBuf>,
@@ -115,7 +124,8 @@ pub(crate) struct ListenOptions {
 }
 
 /// Options that take a value.
-const VALUED: [&str; 9] = [
+const VALUED: [&str; 10] = [
+    "to",
     "file",
     "config",
     "forward-to",
@@ -175,6 +185,8 @@ impl Given {
             ("audit", ["verify"]) => &["config", "file"],
             ("audit", ["export"]) => &["config"],
             ("audit", _) => return Err("audit verify, or audit export?".into()),
+            ("restore", [_]) => &["config", "to"],
+            ("restore", _) => return Err("restore takes the URL of one backup".into()),
             ("listen", []) => &["forward-to", "events", "key", "server"],
             ("actors", [_]) => &["config", "state", "sort", "limit"],
             ("actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics", _) => {
@@ -214,6 +226,17 @@ impl Given {
             }),
             "export" => Ok(Command::Export { config }),
             "import" => Ok(Command::Import { config }),
+            "restore" => Ok(Command::Restore {
+                config,
+                what: Restore {
+                    url: rest.concat(),
+                    to: self
+                        .values
+                        .remove("to")
+                        .map(PathBuf::from)
+                        .ok_or("restore needs --to FOLDER")?,
+                },
+            }),
             "listen" => self.listen(),
             _ => Ok(Command::Operate {
                 config,

@@ -14,6 +14,7 @@
 //! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
 //! - `reload.rs` what holds anew where the settings are read again
+//! - `restoring.rs` the command that brings a backup back
 //! - `refusal.rs` what these commands print where the server refuses
 //! - `service_manager.rs` what systemd is told
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
@@ -36,6 +37,7 @@ mod name_resolver;
 mod operate;
 mod refusal;
 mod reload;
+mod restoring;
 mod service_manager;
 mod shutdown;
 mod startup;
@@ -59,6 +61,7 @@ pub use moving::MoveError;
 pub use operate::{
     ActorCommand, OperateError, OperatorRequest, Output, SettingChange, names_an_actor, operate,
 };
+pub use restoring::{Restore, RestoreCommandError};
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +102,9 @@ pub enum RunError {
     /// The audit trail could not be read.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// No backup was restored.
+    #[error(transparent)]
+    Restore(#[from] RestoreCommandError),
     /// The settings name what there is not.
     #[error(transparent)]
     Settings(#[from] config::ConfigError),
@@ -238,6 +244,16 @@ pub fn import(config: &Config) -> Result<(), RunError> {
     log::start(&config.log);
     config.bounds.clone().set();
     Ok(moving::import(config)?)
+}
+
+/// Brings a backup back into a folder, and prints what to do with it; true where it is sound.
+///
+/// # Errors
+/// Nothing was restored.
+pub fn restore(config: &Config, what: &Restore) -> Result<bool, RunError> {
+    log::start(&config.log);
+    config.bounds.clone().set();
+    Ok(restoring::restore(config, what)?)
 }
 
 /// The store at a first start.

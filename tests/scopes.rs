@@ -53,6 +53,8 @@ the operator token
     POST /admin/v1/analytics/rebuild
     GET /admin/v1/audit
     GET /admin/v1/audit/chain
+    GET POST /admin/v1/backups
+    GET /admin/v1/backups/{backup_id}
     GET /admin/v1/limits
     GET /admin/v1/nodes
     POST /admin/v1/nodes/{node}/drain

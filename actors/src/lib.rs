@@ -19,6 +19,7 @@
 //!   storage.
 //! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
 //!   sink that it tells of commits.
+//! - [`backup`]: whole copies of the store, made while it serves, and how one is brought back.
 //! - [`supervision`]: what operators see of actors and how they steer them.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for. [`usage`]: how much accounts use, and what is left of their quotas.
@@ -61,6 +62,7 @@ mod views;
 pub mod accounts;
 pub mod analytics;
 pub mod audit;
+pub mod backup;
 pub mod conversation;
 pub mod customer_names;
 pub mod document;

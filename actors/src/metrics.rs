@@ -10,6 +10,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use crate::backup::Backups;
 use crate::store::{StoreMetric, StoreValue};
 use crate::webhook::DeliveryMetrics;
 use colloquy_runtime::threads::ThreadMetrics;
@@ -171,6 +172,21 @@ pub(crate) fn write_threads(out: &mut MetricsWriter<'_>, threads: &[ThreadMetric
         "thread_restarts_total",
         "Restarts of threads of this name after a panic.",
         each(|thread| thread.restarts),
+    )
+}
+
+/// Writes how backups go.
+pub(crate) fn write_backups(out: &mut MetricsWriter<'_>, backups: &Backups) -> fmt::Result {
+    let (finished_at, failures) = backups.metrics();
+    out.gauge(
+        "backup_last_finished_timestamp_seconds",
+        "When the latest backup was finished, in Unix seconds; 0 where none was.",
+        u64::try_from(finished_at).unwrap_or(0),
+    )?;
+    out.counter(
+        "backup_failures_total",
+        "Backups that failed since the start.",
+        failures,
     )
 }
 

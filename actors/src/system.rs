@@ -17,6 +17,7 @@ use crate::accounts::{
 };
 use crate::analytics::Analytics;
 use crate::audit::AuditTrail;
+use crate::backup::{BackupSettings, Backups};
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
 use crate::conversation::{Conversation, Conversations, SearchIndexer as MessageIndexer};
 use crate::document::{Document, Documents, SearchIndexer};
@@ -131,6 +132,8 @@ pub struct Settings {
     pub bin_kept: Duration,
     /// What may be computed over documents at once.
     pub computing: ComputeLimits,
+    /// When and where backups are made.
+    pub backup: BackupSettings,
     /// Whether operators may let actors crash.
     pub drills: bool,
     /// How every kind of entity is run …
@@ -292,6 +295,8 @@ pub struct System {
     pub tickets: Tickets,
     /// The audit trail.
     pub audit: Arc<AuditTrail>,
+    /// Whole copies of the store.
+    pub backups: Backups,
     /// Every kind of actor, and how each is supervised.
     pub supervision: Supervision,
     /// The processes that serve the store, and this one among them.
@@ -569,6 +574,7 @@ impl System {
             "Messages committed.",
             self.messages_committed(),
         )?;
+        metrics::write_backups(out, &self.backups)?;
         metrics::write_deliveries(out, &deliveries)?;
         metrics::write_threads(out, &threads::metrics())
     }
@@ -619,6 +625,7 @@ impl Builder<'_> {
         ];
         Ok(System {
             audit: Arc::clone(&self.audit),
+            backups: self.backups(&mut background)?,
             analytics: self.analytics(&mut background)?,
             supervision: self.supervision(actors.into(), &*nodes, &mut background)?,
             drills: self.settings.drills,
@@ -682,6 +689,14 @@ impl Builder<'_> {
         let (analytics, counting) = Analytics::start(store, feed)?;
         background.push(counting);
         Ok(analytics)
+    }
+
+    /// Backups, with the thread that makes them.
+    fn backups(&self, background: &mut Vec<BackgroundThread>) -> std::io::Result<Backups> {
+        let settings = self.settings.backup.clone();
+        let (backups, thread) = Backups::start(settings, Arc::clone(self.store))?;
+        background.extend(thread);
+        Ok(backups)
     }
 
     fn sign_ins(

@@ -13,7 +13,7 @@ use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
 use super::sections::{
-    Config, Deprecation, Encryption, Issuer, OAuth, Server, StoreKind, Webhooks,
+    Backup, Config, Deprecation, Encryption, Issuer, OAuth, Server, StoreKind, Webhooks,
 };
 
 /// The longest wait that a setting may name.
@@ -27,6 +27,30 @@ type Wrong = (String, String);
 
 fn wrong(key: &str, right: &str) -> Result<(), Wrong> {
     Err((key.to_owned(), right.to_owned()))
+}
+
+impl Backup {
+    fn check(&self) -> Result<(), Wrong> {
+        if let Err(error) = self.location() {
+            wrong("backup.url", &error.to_string())?;
+        }
+        let is_http = ["http://", "https://"]
+            .iter()
+            .any(|scheme| self.endpoint.starts_with(scheme));
+        if !self.endpoint.is_empty() && !is_http {
+            wrong(
+                "backup.endpoint",
+                "must be an http:// or https:// URL, or empty",
+            )?;
+        }
+        if !(0.0..=87_600.0).contains(&self.every_hours) {
+            wrong("backup.every_hours", "must be at least 0 and at most 87600")?;
+        }
+        if !(1..=10_000).contains(&self.keep) {
+            wrong("backup.keep", "must be 1 to 10000")?;
+        }
+        Ok(())
+    }
 }
 
 impl Config {
@@ -80,6 +104,7 @@ impl Config {
         if !(1..=1 << 30).contains(&self.bounds.document_bytes_max) {
             wrong("bounds.document_bytes_max", "must be 1 to 1073741824")?;
         }
+        self.backup.check()?;
         self.encryption.check()?;
         self.oauth.check()?;
         self.issuers.iter().try_for_each(Issuer::check)?;

@@ -7,12 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{NaiveDate, NaiveTime};
 use colloquy_actors::accounts::{PlanRates, Plans};
+use colloquy_actors::backup::BackupSettings;
 use colloquy_actors::oauth::{IssuerSettings, KeysFrom, OAuthSettings};
 use colloquy_actors::passwords::HashSettings;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource, MasterKeySources};
 use colloquy_actors::system::{Settings, StoreLocation};
 use colloquy_actors::webhook::WebhookSettings;
 use colloquy_actors::webhook::target::PrivateTargets;
+use colloquy_objects::{Location, NotALocation};
 use colloquy_runtime::Policy;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -22,8 +24,8 @@ use toml::Value;
 use super::checks::network;
 use super::overlay::KINDS;
 use super::sections::{
-    Config, Deprecation, Encryption, Events, Issuer, OAuth, PlanSection, Server, Store, StoreKind,
-    Supervision, Webhooks,
+    Backup, Config, Deprecation, Encryption, Events, Issuer, OAuth, PlanSection, Server, Store,
+    StoreKind, Supervision, Webhooks,
 };
 
 /// What stands behind the store's path in the search index's.
@@ -73,6 +75,28 @@ fn seconds(day: NaiveDate) -> i64 {
     day.and_time(NaiveTime::MIN).and_utc().timestamp()
 }
 
+impl Backup {
+    /// Where backups are kept; none where there is no place for them.
+    pub(crate) fn location(&self) -> Result<Option<Location>, NotALocation> {
+        match self.url.as_str() {
+            "" => Ok(None),
+            url => Location::parse(url, &self.endpoint).map(Some),
+        }
+    }
+
+    fn settings(&self, store: &Store) -> BackupSettings {
+        BackupSettings {
+            // Checked: it is one.
+            location: self.location().unwrap_or_default(),
+            every: (self.every_hours > 0.0)
+                .then(|| Duration::from_secs_f64(self.every_hours * 3_600.0)),
+            keep: self.keep,
+            verify: self.verify,
+            scratch: store.beside(".backup"),
+        }
+    }
+}
+
 impl Store {
     fn location(&self) -> StoreLocation {
         match self.kind {
@@ -84,8 +108,8 @@ impl Store {
         }
     }
 
-    /// The file of a search index, which every process has for itself.
-    fn index_path(&self, ending: &str) -> PathBuf {
+    /// What stands beside the store's file, of which every process has its own.
+    fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
         path.push(ending);
         path.into()
@@ -285,8 +309,8 @@ impl Config {
         let token = &self.admin.token;
         Settings {
             store: self.store.location(),
-            index_path: self.store.index_path(INDEX_ENDING),
-            message_index_path: self.store.index_path(MESSAGE_INDEX_ENDING),
+            index_path: self.store.beside(INDEX_ENDING),
+            message_index_path: self.store.beside(MESSAGE_INDEX_ENDING),
             message_search: self.search.conversations,
             events_kept: self.events.kept(),
             operator_token: (!token.is_empty()).then(|| token.clone()),
@@ -320,6 +344,7 @@ impl Config {
                 large_comparison_bytes: self.documents.large_comparison_bytes,
                 wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),
             },
+            backup: self.backup.settings(&self.store),
             policy: self.supervision.policy(""),
             drills: self.supervision.drills,
             policies: self.policies(),

@@ -17,6 +17,8 @@ pub struct Config {
     pub server: Server,
     /// Where data is stored, and in which kind of store.
     pub store: Store,
+    /// Copies of the store, made while it serves.
+    pub backup: Backup,
     /// What can be searched.
     pub search: Search,
     /// What is kept of what happened.
@@ -107,6 +109,18 @@ impl StoreKind {
             StoreKind::MongoDb => "mongodb",
         }
     }
+}
+
+/// `[backup]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Backup {
+    pub url: String,
+    pub endpoint: String,
+    pub every_hours: f64,
+    pub keep: usize,
+    pub verify: bool,
 }
 
 /// `[search]`

@@ -37,6 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
+    ("backup", &["model", "runtime", "sealing", "store"]),
     (
         "oauth",
         &["accounts", "model", "runtime", "sealing", "store"],
@@ -108,7 +109,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("realtime", &["model", "runtime", "store"]),
-    ("metrics", &["runtime", "store", "webhook"]),
+    ("metrics", &["backup", "runtime", "store", "webhook"]),
     (
         "views",
         &[

@@ -49,6 +49,7 @@ pub enum EventKind {
     MasterKeyRotated = 46,
     AccountForgotten = 47,
     AnalyticsRebuilt = 48,
+    BackupBegun = 49,
 }
 
 impl EventKind {
@@ -100,6 +101,7 @@ impl EventKind {
         EventKind::MasterKeyRotated,
         EventKind::AccountForgotten,
         EventKind::AnalyticsRebuilt,
+        EventKind::BackupBegun,
     ];
 
     /// Its published name, or the one that the audit trail has for it; empty for what is named by
@@ -149,6 +151,7 @@ impl EventKind {
             EventKind::MasterKeyRotated => "master_key.rotated",
             EventKind::AccountForgotten => "account.forgotten",
             EventKind::AnalyticsRebuilt => "analytics.rebuilt",
+            EventKind::BackupBegun => "backup.begun",
             EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => "",
         }
     }

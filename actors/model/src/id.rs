@@ -64,6 +64,7 @@ kinds! {
     SigningKeysKind SigningKeysId "jwk" "the signing keys",
     AuditKind AuditId "aud" "an audit record",
     AlertsKind AlertsId "alr" "the alerts of an account",
+    BackupKind BackupId "bak" "a backup",
 }
 
 /// An identifier of one kind. Ordered by creation.

@@ -62,9 +62,17 @@ pub struct Objects {
     storage: Arc<dyn ObjectStore>,
     /// What their names begin with in the storage.
     prefix: Path,
+    /// How settings name the location, whichever folder a process works in.
+    url: String,
 }
 
 impl Objects {
+    /// How whoever reads settings finds what these names begin with.
+    #[must_use]
+    pub fn url(&self, name: &str) -> String {
+        format!("{}/{name}", self.url)
+    }
+
     /// Puts a small file, in place of one of the same name.
     ///
     /// # Errors

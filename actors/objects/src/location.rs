@@ -1,6 +1,7 @@
 //! Where files are kept, as settings name it, and how that is opened.
 
-use std::fs;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,6 +41,16 @@ enum Provider {
     S3,
     GoogleCloud,
     Azure,
+}
+
+impl Provider {
+    fn scheme(self) -> &'static str {
+        match self {
+            Provider::S3 => "s3",
+            Provider::GoogleCloud => "gs",
+            Provider::Azure => "az",
+        }
+    }
 }
 
 /// It names no place where files can be kept; says what would.
@@ -99,11 +110,17 @@ impl Location {
     pub fn open(&self) -> Result<Objects, ObjectError> {
         match &self.kind {
             Kind::Folder(folder) => {
-                fs::create_dir_all(folder)?;
-                let storage = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
+                // What is kept may be for nobody else on the machine.
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(folder)?;
+                let folder = folder.canonicalize()?;
+                let storage = LocalFileSystem::new_with_prefix(&folder)?.with_fsync(true);
                 Ok(Objects {
                     storage: Arc::new(storage),
                     prefix: Path::ROOT,
+                    url: format!("file:{}", folder.display()),
                 })
             }
             Kind::Bucket {
@@ -113,6 +130,9 @@ impl Location {
             } => Ok(Objects {
                 storage: self.bucket(*provider, bucket)?,
                 prefix: prefix.clone(),
+                url: format!("{}://{bucket}/{prefix}", provider.scheme())
+                    .trim_end_matches('/')
+                    .to_owned(),
             }),
         }
     }

@@ -122,12 +122,30 @@ impl BackgroundThread {
     /// The system starts no further thread.
     pub fn start<W: Future<Output = ()>>(
         name: &'static str,
+        work: impl FnMut() -> W + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        Self::run(name, runtime.enable_time().build()?, work)
+    }
+
+    /// The same for a future that opens connections.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub fn start_with_connections<W: Future<Output = ()>>(
+        name: &'static str,
+        work: impl FnMut() -> W + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        Self::run(name, runtime.enable_all().build()?, work)
+    }
+
+    fn run<W: Future<Output = ()>>(
+        name: &'static str,
+        runtime: tokio::runtime::Runtime,
         mut work: impl FnMut() -> W + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()?;
         let thread = spawn(name, EndProcess, move || {
             let going_on = async {
                 let mut restarts = RestartBackoff::of(name);

@@ -3,6 +3,7 @@
 //!
 //! - `master_key.rs` the master key, which the settings give or the store keeps
 //! - `store_key.rs` the store key, which the store keeps, wrapped under the master key
+//! - `files.rs` files of any size, sealed under the master key
 //! - `derivation.rs` what is derived from either; `cipher.rs` what encrypts
 //!
 //! A sealed text is `sealed:<name of the store key>:<base64 of nonce and ciphertext>`. Its key is
@@ -10,6 +11,7 @@
 
 mod cipher;
 mod derivation;
+mod files;
 mod master_key;
 mod store_key;
 pub mod texts;
@@ -22,6 +24,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use cipher::Cipher;
 use derivation::KEY_BYTES;
+pub use files::{SealedFileError, SealedReader, SealedWriter};
 pub use master_key::{GivenKeys, KeyFileError, MasterKey, MasterKeySource, MasterKeySources};
 pub use store_key::{MasterKeys, StoreKey, UnwrapError, WrappedKey};
 

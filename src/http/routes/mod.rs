@@ -6,6 +6,7 @@ mod accounts;
 mod actors;
 mod analytics;
 mod audit;
+mod backups;
 mod bulk;
 mod conversations;
 mod customers;

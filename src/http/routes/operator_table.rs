@@ -2,6 +2,7 @@
 
 use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, ForgetAccount, Key, User};
 use colloquy_actors::audit::{AuditView, ChainPage};
+use colloquy_actors::backup::BackupView;
 use colloquy_actors::key_rotation::{EncryptionView, RotationView};
 use colloquy_actors::supervision::messages::SupervisionView;
 use colloquy_actors::supervision::{ActorKindView, InstanceView, StoreView};
@@ -14,8 +15,8 @@ use super::super::operation::{AuthRequirement, LocationRule, Operation, delete, 
 use super::super::problem::Kind;
 use super::invitations::{self, InvitationShown};
 use super::{
-    accounts, actors, analytics, audit, deliveries, encryption, keys, limits, nodes, operators,
-    records,
+    accounts, actors, analytics, audit, backups, deliveries, encryption, keys, limits, nodes,
+    operators, records,
 };
 
 /// What operators do, in the order in which the document shows it.
@@ -29,6 +30,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all.extend(of_nodes());
     all.extend(of_encryption());
     all.extend(of_analytics());
+    all.extend(of_backups());
     all.extend(of_actors());
     all.extend(
         steering()
@@ -303,6 +305,30 @@ fn of_encryption() -> Vec<Operation> {
             .auth(AuthRequirement::Operator)
             .shows::<RotationView>()
             .refuses(&[Kind::Conflict]),
+    ]
+}
+
+fn of_backups() -> Vec<Operation> {
+    const TAG: &str = "Operators: backups";
+    vec![
+        post("/admin/v1/backups", "createBackup", backups::create)
+            .about(
+                TAG,
+                "Back the store up now",
+                "The backup is made behind the answer and holds at least what was acknowledged before. 409 where one is being \
+                 made, where `[backup] url` is not set, and on MongoDB, which has tools of its own.",
+            )
+            .auth(AuthRequirement::Operator)
+            .accepts::<BackupView>()
+            .refuses(&[Kind::Conflict]),
+        get("/admin/v1/backups", "listBackups", backups::list)
+            .about(TAG, "List backups", "The latest first; as many as are kept, and failed ones.")
+            .auth(AuthRequirement::Operator)
+            .shows::<backups::BackupList>(),
+        get("/admin/v1/backups/{backup_id}", "getBackup", backups::get)
+            .about(TAG, "Get a backup", "`url` is what `colloquy restore` takes.")
+            .auth(AuthRequirement::Operator)
+            .shows::<BackupView>(),
     ]
 }
 

@@ -1,0 +1,182 @@
+//! Makes one backup.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::manifest::{BackupState, FileOfBackup, Manifest};
+use super::restore::{Fetched, RestoreError, fetch};
+use super::{BackupSettings, packing};
+use crate::sealing::{GivenKeys, texts};
+use crate::store::{SnapshotError, Store, sqlite};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use colloquy_objects::{ObjectError, Objects};
+
+/// The name of the master key that is kept with the store, in the backup's folder.
+pub(super) const KEY: &str = "colloquy.db.key";
+
+/// Why a backup was not made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MakeError {
+    #[error("the store could not be copied: {0}")]
+    Snapshot(#[from] SnapshotError),
+    #[error("it could not be kept: {0}")]
+    Storage(#[from] ObjectError),
+    #[error("it could not be made in {0}: {1}")]
+    Scratch(PathBuf, io::Error),
+    #[error("it needs {needed} bytes beside the store's file, and {free} are free")]
+    NoRoom { needed: u64, free: u64 },
+    #[error("it was made, and can't be restored: {0}")]
+    Restore(#[from] RestoreError),
+    #[error("it was made and restored, and is not sound: {0}")]
+    Unsound(String),
+}
+
+/// Makes backups, one after the other.
+pub(super) struct Maker<'m> {
+    pub(super) objects: &'m Objects,
+    pub(super) settings: &'m BackupSettings,
+    pub(super) store: &'m dyn Store,
+}
+
+impl Maker<'_> {
+    /// Removes what an earlier one left on this machine.
+    pub(super) fn clear(&self) {
+        let scratch = &self.settings.scratch;
+        if let Err(error) = std::fs::remove_dir_all(scratch)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, folder = %scratch.display(), "what a backup left can't be removed");
+        }
+    }
+
+    /// Copies the store, packs the copy, puts it, and has it checked.
+    ///
+    /// # Errors
+    /// Says which of these failed.
+    pub(super) async fn make(&self, manifest: &mut Manifest) -> Result<(), MakeError> {
+        let (copy, packed) = (self.scratch("colloquy.db"), self.scratch("packed"));
+        self.clear();
+        let scratch = &self.settings.scratch;
+        std::fs::create_dir_all(scratch).map_err(|error| self.failed(error))?;
+        self.has_room()?;
+        manifest.position = Some(self.store.snapshot(copy.clone()).await?.0);
+        let keys = self.store.master_keys();
+        let sealed_under = texts::are_encrypted().then(|| keys.present().clone());
+        let name = sealed_under.as_ref().map(crate::sealing::MasterKey::name);
+        let file = {
+            let (copy, packed) = (copy.clone(), packed.clone());
+            let pack = move || packing::pack(&copy, &packed, sealed_under.as_ref());
+            self.aside(pack).await?
+        };
+        let file = FileOfBackup {
+            name: match name {
+                None => "colloquy.db.zst".to_owned(),
+                Some(_) => "colloquy.db.zst.sealed".to_owned(),
+            },
+            bytes: file.bytes,
+            sha256: file.sha256,
+            // A backup is to be restored where this machine is gone, and with it what stood beside
+            // the store. One that the settings give is the operator's to keep.
+            has_key: keys.is_kept_with_store(),
+            sealed_under: name,
+        };
+        std::fs::remove_file(&copy).map_err(|error| self.failed(error))?;
+        self.objects
+            .put_file(&manifest.named(&file.name), &packed)
+            .await?;
+        if file.has_key {
+            let key = BASE64_STANDARD.encode(keys.present().bytes());
+            self.objects.put(&manifest.named(KEY), key.into()).await?;
+        }
+        std::fs::remove_file(&packed).map_err(|error| self.failed(error))?;
+        manifest.file = Some(file);
+        if self.settings.verify {
+            self.verify(manifest).await?;
+            manifest.verified = true;
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for two files of the store's size: the server needs what is left, too.
+    fn has_room(&self) -> Result<(), MakeError> {
+        let health = self.store.health();
+        let needed = 2 * (health.database_bytes + health.log_bytes);
+        let disk = rustix::fs::statvfs(&self.settings.scratch);
+        let disk = disk.map_err(|error| self.failed(error.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        match free >= needed {
+            true => Ok(()),
+            false => Err(MakeError::NoRoom { needed, free }),
+        }
+    }
+
+    /// Restores it into a folder of its own, and checks it there.
+    async fn verify(&self, manifest: &Manifest) -> Result<(), MakeError> {
+        let folder = self.scratch("restored");
+        std::fs::create_dir_all(&folder).map_err(|error| self.failed(error))?;
+        let keys = GivenKeys {
+            present: Some(self.store.master_keys().present().clone()),
+            previous: None,
+        };
+        let Fetched { database } = fetch(self.objects, manifest, &folder, keys).await?;
+        let checked = tokio::task::spawn_blocking(move || sqlite::check(&database)).await;
+        let findings = match checked {
+            Ok(checked) => checked.map_err(RestoreError::Open)?,
+            Err(panic) => return Err(self.failed(io::Error::other(panic))),
+        };
+        match findings.first() {
+            None => Ok(()),
+            Some(first) => Err(MakeError::Unsound(format!(
+                "{}: {}",
+                first.check, first.found
+            ))),
+        }
+    }
+
+    /// Lets those go that are more than are to be kept: of whole ones and of failed ones so many.
+    ///
+    /// # Errors
+    /// They are still there.
+    pub(super) async fn let_go(&self) -> Result<(), ObjectError> {
+        let all = Manifest::all(self.objects).await?;
+        for whole in [true, false] {
+            let of_them = all.iter().filter(|one| {
+                (one.state == BackupState::Finished) == whole && one.finished_at.is_some()
+            });
+            for old in of_them.skip(self.settings.keep) {
+                self.delete(old).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes one, what says that it is there last.
+    async fn delete(&self, manifest: &Manifest) -> Result<(), ObjectError> {
+        let folder = manifest.backup_id.to_string();
+        let mut objects = self.objects.list(&folder).await?;
+        objects.sort_unstable_by_key(|object| object.name.ends_with("manifest.json"));
+        for object in objects {
+            self.objects.delete(&object.name).await?;
+        }
+        Ok(())
+    }
+
+    fn scratch(&self, name: &str) -> PathBuf {
+        self.settings.scratch.join(name)
+    }
+
+    fn failed(&self, error: io::Error) -> MakeError {
+        MakeError::Scratch(Path::to_owned(&self.settings.scratch), error)
+    }
+
+    /// Computes off the thread that goes on with connections.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, MakeError> {
+        let done = tokio::task::spawn_blocking(work).await;
+        let done = done.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        done.map_err(|error| self.failed(error))
+    }
+}

@@ -1,0 +1,313 @@
+//! Backups: whole copies of the store, made while it serves, in a folder or in object storage.
+//!
+//! - `maker.rs` makes one: copies the store, packs the copy, puts it, checks it, lets old ones go
+//! - `packing.rs` how the copy is compressed and sealed
+//! - `manifest.rs` what is kept beside it, and is the only record that there is of backups
+//! - `restore.rs` brings one back into a folder
+
+mod maker;
+mod manifest;
+mod packing;
+mod restore;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use crate::store::Store;
+use colloquy_model::id::BackupId;
+use colloquy_model::time::Timestamp;
+use colloquy_objects::{Location, ObjectError, Objects};
+use colloquy_runtime::threads::BackgroundThread;
+use maker::Maker;
+pub use manifest::BackupState;
+use manifest::Manifest;
+pub use restore::{RestoreError, Restored, restore};
+
+/// Between two looks whether one is due, where nobody asks.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// When and where backups are made.
+#[derive(Debug, Clone)]
+pub struct BackupSettings {
+    /// Where they are kept; none: none are made.
+    pub location: Option<Location>,
+    /// How often one is made without anybody asking; none: never.
+    pub every: Option<Duration>,
+    /// How many are kept.
+    pub keep: usize,
+    /// Whether each is restored and checked.
+    pub verify: bool,
+    /// A folder for what is made meanwhile, which nobody else uses.
+    pub scratch: PathBuf,
+}
+
+/// A backup, as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = Backup)]
+pub struct BackupView {
+    /// Its identifier.
+    #[schema(value_type = String)]
+    pub backup_id: BackupId,
+    /// How it goes.
+    pub state: BackupState,
+    /// When it was begun: what was acknowledged before is in it.
+    pub started_at: Timestamp,
+    /// When it was finished or given up; null while it is made.
+    pub finished_at: Option<Timestamp>,
+    /// The size of its file; null until that is there.
+    pub bytes: Option<u64>,
+    /// The last position of the log that it holds; null until that is known.
+    #[schema(value_type = Option<u64>)]
+    pub position: Option<i64>,
+    /// Whether it was restored into a folder of its own and checked there.
+    pub verified: bool,
+    /// What `colloquy restore` takes.
+    pub url: String,
+    /// Why it failed; null where it did not.
+    pub error: Option<String>,
+}
+
+/// Why no backup was begun, or none can be told of.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The settings name no place for them.
+    #[error("there is no place for backups: set [backup] url")]
+    NoLocation,
+    /// The store has tools of its own.
+    #[error(
+        "this store is no file: back MongoDB up by `mongodump --oplog`, or by `colloquy export` while no server runs"
+    )]
+    Unsupported,
+    /// One is made already.
+    #[error("a backup is being made already: {0}")]
+    Running(BackupId),
+    /// Where they are kept can't be reached.
+    #[error("where backups are kept ([backup] url) can't be used: {0}")]
+    Storage(#[from] ObjectError),
+}
+
+/// The backups of a store.
+#[derive(Clone)]
+pub struct Backups(Arc<Shared>);
+
+struct Shared {
+    objects: Option<Objects>,
+    settings: BackupSettings,
+    store: Arc<dyn Store>,
+    /// The one that is being made.
+    running: Mutex<Option<Manifest>>,
+    called: Notify,
+    finished_at: AtomicI64,
+    failures: AtomicU64,
+}
+
+impl Backups {
+    /// Opens where they are kept, and starts the thread that makes them.
+    ///
+    /// # Errors
+    /// It can't be opened, or the system starts no further thread.
+    pub fn start(
+        settings: BackupSettings,
+        store: Arc<dyn Store>,
+    ) -> io::Result<(Self, Option<BackgroundThread>)> {
+        let objects = settings.location.as_ref().map(Location::open).transpose();
+        let objects =
+            objects.map_err(|error| io::Error::other(format!("[backup] url: {error}")))?;
+        let makes = objects.is_some() && store.takes_snapshots();
+        let backups = Backups(Arc::new(Shared {
+            objects,
+            settings,
+            store,
+            running: Mutex::default(),
+            called: Notify::new(),
+            finished_at: AtomicI64::new(0),
+            failures: AtomicU64::new(0),
+        }));
+        let thread = makes.then(|| {
+            let backups = backups.clone();
+            BackgroundThread::start_with_connections("backups", move || {
+                let backups = backups.clone();
+                async move { backups.make_all().await }
+            })
+        });
+        Ok((backups, thread.transpose()?))
+    }
+
+    /// Begins one, which is made behind the answer.
+    ///
+    /// # Errors
+    /// None can be made, or one is made already.
+    pub async fn begin(&self) -> Result<BackupView, BackupError> {
+        if !self.0.store.takes_snapshots() {
+            return Err(BackupError::Unsupported);
+        }
+        let objects = self.objects()?;
+        let manifest = Manifest::begin(Timestamp::now());
+        {
+            let mut running = self.0.running.lock();
+            if let Some(running) = &*running {
+                return Err(BackupError::Running(running.backup_id));
+            }
+            *running = Some(manifest.clone());
+        }
+        if let Err(error) = manifest.put(objects).await {
+            *self.0.running.lock() = None;
+            return Err(error.into());
+        }
+        self.0.called.notify_one();
+        Ok(view(&manifest, objects))
+    }
+
+    /// All of them, the latest first.
+    ///
+    /// # Errors
+    /// Where they are kept can't be read.
+    pub async fn list(&self) -> Result<Vec<BackupView>, BackupError> {
+        let Ok(objects) = self.objects() else {
+            return Ok(Vec::new());
+        };
+        let all = Manifest::all(objects).await?;
+        Ok(all
+            .iter()
+            .map(|one| view(&self.seen(one), objects))
+            .collect())
+    }
+
+    /// One of them; none where there is none.
+    ///
+    /// # Errors
+    /// Where they are kept can't be read.
+    pub async fn get(&self, backup: BackupId) -> Result<Option<BackupView>, BackupError> {
+        let Ok(objects) = self.objects() else {
+            return Ok(None);
+        };
+        match Manifest::read(objects, &backup.to_string()).await {
+            Ok(manifest) => Ok(Some(view(&self.seen(&manifest), objects))),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// When the latest was finished, in Unix seconds, and how many have failed since the start.
+    #[must_use]
+    pub fn metrics(&self) -> (i64, u64) {
+        let finished_at = self.0.finished_at.load(Ordering::Relaxed);
+        (finished_at, self.0.failures.load(Ordering::Relaxed))
+    }
+
+    fn objects(&self) -> Result<&Objects, BackupError> {
+        self.0.objects.as_ref().ok_or(BackupError::NoLocation)
+    }
+
+    /// As it is: what says that it is being made, and is not, has ended with an earlier process.
+    fn seen(&self, manifest: &Manifest) -> Manifest {
+        let running = self.0.running.lock();
+        let is_running = running.as_ref().map(|running| running.backup_id);
+        let mut seen = manifest.clone();
+        if seen.state == BackupState::Running && is_running != Some(seen.backup_id) {
+            seen.state = BackupState::Failed;
+            seen.error = Some("the server ended before it was done".to_owned());
+        }
+        seen
+    }
+
+    /// Makes those that are asked for and those that are due.
+    async fn make_all(&self) {
+        let Ok(objects) = self.objects() else { return };
+        let maker = Maker {
+            objects,
+            settings: &self.0.settings,
+            store: &*self.0.store,
+        };
+        maker.clear();
+        self.remember_latest(objects).await;
+        loop {
+            let asked = self.0.running.lock().clone();
+            match asked {
+                Some(manifest) => self.make(&maker, manifest).await,
+                None => self.begin_if_due(objects).await,
+            }
+            if self.0.running.lock().is_none() {
+                // Either somebody asks for one, or it looks by itself.
+                let _ = tokio::time::timeout(LOOK_EVERY, self.0.called.notified()).await;
+            }
+        }
+    }
+
+    /// Takes up when the latest was finished.
+    async fn remember_latest(&self, objects: &Objects) {
+        let newest = Manifest::all(objects).await.unwrap_or_default();
+        let done = newest.iter().find(|one| one.state == BackupState::Finished);
+        let at = done.and_then(|one| one.finished_at);
+        let seconds = at.map_or(0, Timestamp::unix_seconds);
+        self.0.finished_at.store(seconds, Ordering::Relaxed);
+    }
+
+    async fn make(&self, maker: &Maker<'_>, mut manifest: Manifest) {
+        let backup = manifest.backup_id;
+        match maker.make(&mut manifest).await {
+            Ok(()) => {
+                manifest.state = BackupState::Finished;
+                tracing::info!(%backup, verified = manifest.verified, "a backup was made");
+            }
+            Err(error) => {
+                manifest.state = BackupState::Failed;
+                manifest.error = Some(error.to_string());
+                self.0.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%backup, %error, "a backup failed");
+            }
+        }
+        let now = Timestamp::now();
+        manifest.finished_at = Some(now);
+        let put = manifest.put(maker.objects).await;
+        if let Err(error) = put.and(maker.let_go().await) {
+            tracing::error!(%backup, %error, "where backups are kept does not take what became of one");
+        } else if manifest.state == BackupState::Finished {
+            self.0
+                .finished_at
+                .store(now.unix_seconds(), Ordering::Relaxed);
+        }
+        maker.clear();
+        *self.0.running.lock() = None;
+    }
+
+    async fn begin_if_due(&self, objects: &Objects) {
+        let Some(every) = self.0.settings.every else {
+            return;
+        };
+        let latest = match Manifest::all(objects).await {
+            Ok(all) => all.first().map(|latest| latest.started_at),
+            Err(error) => {
+                tracing::warn!(%error, "where backups are kept can't be read");
+                return;
+            }
+        };
+        let due = latest.map_or(Timestamp(0), |latest| latest + every);
+        if due <= Timestamp::now()
+            && let Err(error) = self.begin().await
+        {
+            tracing::warn!(%error, "no backup could be begun");
+        }
+    }
+}
+
+fn view(manifest: &Manifest, objects: &Objects) -> BackupView {
+    BackupView {
+        backup_id: manifest.backup_id,
+        state: manifest.state,
+        started_at: manifest.started_at,
+        finished_at: manifest.finished_at,
+        bytes: manifest.file.as_ref().map(|file| file.bytes),
+        position: manifest.position,
+        verified: manifest.verified,
+        url: objects.url(&manifest.backup_id.to_string()),
+        error: manifest.error.clone(),
+    }
+}

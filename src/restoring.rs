@@ -1,0 +1,56 @@
+//! `colloquy restore`: a backup into a folder of this machine, from which a server can be started.
+
+use std::path::{Path, PathBuf};
+
+use colloquy_actors::backup::{self, RestoreError, Restored};
+use colloquy_actors::sealing::KeyFileError;
+
+use crate::config::Config;
+use crate::startup;
+
+/// Why nothing was restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreCommandError {
+    /// A master key can't be read.
+    #[error("[encryption]: {0}")]
+    MasterKey(#[from] KeyFileError),
+    /// The backup can't be restored.
+    #[error("nothing was restored: {0}")]
+    Restore(#[from] RestoreError),
+    /// What it needs of the system is not there.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}
+
+/// What is to be restored, and to where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restore {
+    /// The URL of a backup, as it is shown by the server that made it.
+    pub url: String,
+    /// A folder that is empty, or not there.
+    pub to: PathBuf,
+}
+
+/// Restores and checks, and says what to do with it; true where what was restored is sound.
+///
+/// # Errors
+/// Nothing was restored.
+pub(crate) fn restore(config: &Config, what: &Restore) -> Result<bool, RestoreCommandError> {
+    let keys = config.encryption.master_keys().read()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let from = (what.url.as_str(), config.backup.endpoint.as_str());
+    let Restored { database, findings } =
+        runtime.block_on(backup::restore(from, &what.to, keys))?;
+    startup::report(&findings);
+    startup::say(&next_steps(&database));
+    Ok(findings.is_empty())
+}
+
+fn next_steps(database: &Path) -> String {
+    format!(
+        "Restored to {path}. Start a server on it with\n\n  [store]\n  path = \"{path}\"\n",
+        path = database.display()
+    )
+}

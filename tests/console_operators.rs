@@ -61,6 +61,7 @@ async fn every_page_is_for_operators_and_for_nobody_else() {
         "/console/accounts/new",
         &one,
         "/console/store",
+        "/console/backups",
         "/console/nodes",
         "/console/all-audit",
         "/console/operators",
@@ -372,6 +373,27 @@ async fn an_accounts_side_is_opened_and_left_and_that_is_logged() {
         .expect(303);
     assert_eq!(left.location(), "/console/accounts");
     operator.get(keys).await.expect(303);
+}
+
+#[tokio::test]
+async fn a_backup_is_made_and_shown() {
+    let setup = Setup::default()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .env("COLLOQUY__BACKUP__URL", "file:backups")
+        .env("COLLOQUY__BACKUP__EVERY_HOURS", "0");
+    let server = setup.start();
+    let operator = Person::operator(&server).await;
+    let page = operator.page("/console/backups").await;
+    assert!(page.contains("No backups"), "{page}");
+    operator.post("/console/backups/new", &[]).await.expect(303);
+    let page = until("it is shown", Duration::from_secs(30), async || {
+        let page = operator.page("/console/backups").await;
+        page.contains("restored and sound").then_some(page)
+    })
+    .await;
+    let made = server.operator().get("/admin/v1/backups").await;
+    let url = made.expect(200).data()[0]["url"].as_str().unwrap().to_owned();
+    assert!(page.contains(&url), "{page}");
 }
 
 #[tokio::test]

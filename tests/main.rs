@@ -15,6 +15,7 @@ mod analytics;
 mod assigned;
 mod audit;
 mod audit_chain;
+mod backups;
 mod bulk;
 mod check;
 mod concurrency;

@@ -185,6 +185,13 @@ const MENU: &[Entry] = &[
         't',
     ),
     entry(
+        "/console/backups",
+        "Backups",
+        For::Operators,
+        "M4 4h16v5H4zM6 9v11h12V9M12 12v5M9.5 14.5 12 17l2.5-2.5",
+        'b',
+    ),
+    entry(
         "/console/nodes",
         "Nodes",
         For::Operators,

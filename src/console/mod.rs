@@ -26,6 +26,7 @@ mod assets;
 mod attention;
 mod audit;
 mod authorize;
+mod backups;
 mod charts;
 mod customers;
 mod documents;
@@ -289,6 +290,7 @@ async fn page(visit: &Visit, session: &Session, asked: Asked<'_>) -> Result<Repl
         ["audit" | "all-audit", ..] => audit::answer(visit, session, asked).await,
         ["accounts", ..] => accounts::answer(visit, session, asked).await,
         ["actors", ..] => actors::answer(visit, session, asked).await,
+        ["backups", ..] => backups::answer(visit, session, asked).await,
         ["nodes", ..] => nodes::answer(visit, session, asked).await,
         ["operators", ..] => operators::answer(visit, session, asked).await,
         ["overview", ..] => overview::answer(visit, session, asked).await,

@@ -485,6 +485,7 @@ async fn a_page_that_is_only_read_says_so_to_a_post() {
         (&operator, "/console".to_owned()),
         (&operator, "/console/overview".to_owned()),
         (&operator, "/console/store".to_owned()),
+        (&operator, "/console/backups".to_owned()),
         (&operator, "/console/nodes".to_owned()),
         (&operator, "/console/all-audit".to_owned()),
         (&admin, "/console".to_owned()),

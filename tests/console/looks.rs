@@ -243,6 +243,7 @@ async fn the_operators_pages_keep_nobody_out() {
         format!("/console/accounts/{}", account.account_id),
         "/console/limits".to_owned(),
         "/console/store".to_owned(),
+        "/console/backups".to_owned(),
         "/console/nodes".to_owned(),
         "/console/all-audit".to_owned(),
         "/console/operators".to_owned(),

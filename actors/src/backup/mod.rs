@@ -236,7 +236,8 @@ impl Backups {
             }
             if self.0.running.lock().is_none() {
                 // Either somebody asks for one, or it looks by itself.
-                let _ = tokio::time::timeout(LOOK_EVERY, self.0.called.notified()).await;
+                let patience = self.0.settings.every.unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
+                let _ = tokio::time::timeout(patience, self.0.called.notified()).await;
             }
         }
     }

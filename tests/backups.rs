@@ -1,0 +1,355 @@
+//! Backups of the embedded store while it serves: what they hold, how they are restored, and what
+//! becomes of those that are not made to their end.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::files::files_with;
+use crate::support::server::{Folder, Setup};
+use crate::support::{Answer, Client, process, unique, until};
+
+const SOON: Duration = Duration::from_secs(60);
+const MASTER_KEY: &str = "COLLOQUY__ENCRYPTION__MASTER_KEY";
+/// 32 bytes in base64.
+const GIVEN: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const OTHER: &str = "HwECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+/// A server on a file, with backups beside it that are made when they are asked for.
+fn backed_up() -> Setup {
+    Setup::default()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .env("COLLOQUY__BACKUP__URL", "file:backups")
+        .env("COLLOQUY__BACKUP__EVERY_HOURS", "0")
+}
+
+async fn begun(operator: &Client) -> Answer {
+    let begun = operator.post("/admin/v1/backups", json!({})).await;
+    begun.expect(202)
+}
+
+/// A backup when it has ended.
+async fn ended(operator: &Client, backup: &Value) -> Answer {
+    let at = format!("/admin/v1/backups/{}", backup.as_str().unwrap());
+    until("the backup has ended", SOON, async || {
+        let shown = operator.get(&at).await.expect(200);
+        (shown["state"] != "running").then_some(shown)
+    })
+    .await
+}
+
+/// One that was made.
+async fn made(operator: &Client) -> Answer {
+    let begun = begun(operator).await;
+    let made = ended(operator, &begun["backup_id"]).await;
+    assert_eq!(made["state"], "finished", "{made}");
+    made
+}
+
+fn restored(url: &str, to: &Path, settings: &[(&str, &str)]) -> Output {
+    let mut command = process::colloquy();
+    command
+        .args(["restore", url, "--to"])
+        .arg(to)
+        .envs(settings.iter().copied());
+    command.output().unwrap()
+}
+
+/// Restores into a folder of its own, and says where.
+fn restored_soundly(url: &str, settings: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new();
+    let output = restored(url, &folder.work().join("data"), settings);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}{complained}");
+    assert!(said.contains("The store is sound."), "{said}");
+    assert!(said.contains("data/colloquy.db"), "{said}");
+    folder
+}
+
+fn refused(output: &Output, words: &str) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains(words), "{said}");
+}
+
+/// Sends messages until it is told to stop; gives those that were acknowledged, in order.
+async fn sending(
+    c: Client,
+    conversation: String,
+    stop: tokio::sync::watch::Receiver<bool>,
+) -> Vec<String> {
+    let at = format!("/v1/conversations/{conversation}/messages");
+    let mut sent = Vec::new();
+    while !*stop.borrow() {
+        let message =
+            json!({"content": format!("message {}", sent.len()), "sender_type": "customer"});
+        let answer = c.post(&at, message).await.expect(201);
+        sent.push(answer["message_id"].as_str().unwrap().to_owned());
+    }
+    sent
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others_write() {
+    let mut server = backed_up().start();
+    let (account, operator) = (server.account().await, server.operator());
+    let c = account.test();
+    let document = c.document("kept\n").await;
+    let receiver = json!({"url": "https://example.com/hook"});
+    c.post("/v1/webhooks", receiver).await.expect(201);
+    let redacted = unique("redacted");
+    let message = c.message(&c.conversation().await, &redacted).await;
+    c.delete(message.header("location")).await.expect(204);
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let mut conversations = Vec::new();
+    let mut writers = Vec::new();
+    for _ in 0..4 {
+        let conversation = c.conversation().await;
+        writers.push(tokio::spawn(sending(
+            c.clone(),
+            conversation.clone(),
+            stopped.clone(),
+        )));
+        conversations.push(conversation);
+    }
+    let count = async |c: &Client, conversation: &String| {
+        let shown = c.get(&format!("/v1/conversations/{conversation}")).await;
+        shown.expect(200)["message_count"].as_u64().unwrap()
+    };
+    // So that there is something before it.
+    let mut before = Vec::new();
+    for conversation in &conversations {
+        let many = until("some are sent", SOON, async || {
+            let count = count(&c, conversation).await;
+            (count >= 20).then_some(count)
+        });
+        before.push(many.await);
+    }
+    let begun = begun(&operator).await;
+    for (field, value) in [
+        ("state", json!("running")),
+        ("finished_at", json!(null)),
+        ("bytes", json!(null)),
+        ("verified", json!(false)),
+    ] {
+        assert_eq!(begun[field], value, "{begun}");
+    }
+    let made = ended(&operator, &begun["backup_id"]).await;
+    assert_eq!(
+        (&made["state"], &made["verified"]),
+        (&json!("finished"), &json!(true)),
+        "{made}"
+    );
+    assert!(made["bytes"].as_u64().unwrap() > 1_000, "{made}");
+    assert!(made["position"].as_u64().unwrap() > 80, "{made}");
+    stop.send(true).unwrap();
+    let mut sent = Vec::new();
+    for writer in writers {
+        sent.push(writer.await.unwrap());
+    }
+    assert_eq!(
+        operator.get("/admin/v1/backups").await.expect(200).data().as_slice(),
+        [made.body.clone()]
+    );
+    server.kill9();
+    server.assert_sound();
+    let url = made["url"].as_str().unwrap();
+    let mut again = backed_up().known().start_in(restored_soundly(url, &[]));
+    let c = again.with_key(account.test_key());
+    c.get(&document).await.expect(200);
+    assert_eq!(c.get("/v1/webhooks").await.expect(200).data().len(), 1);
+    for (at, conversation) in conversations.iter().enumerate() {
+        let many = count(&c, conversation).await;
+        assert!(many >= before[at], "{many} < {}", before[at]);
+        // What it holds of a conversation is its beginning, without a gap.
+        let page = c
+            .get(&format!(
+                "/v1/conversations/{conversation}/messages?limit=100"
+            ))
+            .await
+            .expect(200);
+        for (message, id) in page.data().iter().zip(&sent[at]) {
+            assert_eq!(message["message_id"], json!(id));
+        }
+        c.message(conversation, "goes on").await;
+    }
+    assert_eq!(files_with(&again.work(), &redacted), [] as [PathBuf; 0]);
+    again.term();
+    again.assert_sound();
+}
+
+#[tokio::test]
+async fn a_backup_of_encrypted_texts_is_sealed_under_the_master_key() {
+    let setup = backed_up()
+        .env("COLLOQUY__ENCRYPTION__ENABLED", "true")
+        .env(MASTER_KEY, GIVEN);
+    let mut server = setup.clone().start();
+    let (account, text) = (server.account().await, unique("secret words"));
+    let c = account.test();
+    let conversation = c.conversation().await;
+    c.message(&conversation, &text).await;
+    let made = made(&server.operator()).await;
+    let url = made["url"].as_str().unwrap();
+    let folder = PathBuf::from(url.strip_prefix("file:").unwrap());
+    // Neither what was written nor what makes a file of SQLite recognizable.
+    for plain in [text.as_str(), "SQLite format 3", "CREATE TABLE"] {
+        assert_eq!(files_with(&folder, plain), [] as [PathBuf; 0], "{plain}");
+    }
+    server.term();
+    let to = Folder::new();
+    let to = to.work().join("data");
+    refused(&restored(url, &to, &[]), "master_key_file");
+    fs::remove_dir_all(&to).unwrap();
+    refused(
+        &restored(url, &to, &[(MASTER_KEY, OTHER)]),
+        "master_key_file",
+    );
+    let mut again = setup
+        .known()
+        .start_in(restored_soundly(url, &[(MASTER_KEY, GIVEN)]));
+    let c = again.with_key(account.test_key());
+    let found = c
+        .get(&format!("/v1/conversations/{conversation}/messages"))
+        .await;
+    assert_eq!(found.expect(200).data()[0]["content"], json!(text));
+    again.term();
+}
+
+#[tokio::test]
+async fn backups_are_made_by_themselves_and_the_oldest_go() {
+    let mut server = backed_up()
+        .env("COLLOQUY__BACKUP__EVERY_HOURS", "0.0002")
+        .env("COLLOQUY__BACKUP__KEEP", "2")
+        .start();
+    let operator = server.operator();
+    let mut seen = std::collections::BTreeSet::new();
+    until("five are made", SOON, async || {
+        let all = operator.get("/admin/v1/backups").await.expect(200);
+        let whole = all.data().iter().filter(|one| one["state"] == "finished");
+        let whole: Vec<String> = whole.map(|one| one["backup_id"].to_string()).collect();
+        seen.extend(whole);
+        (seen.len() >= 5).then_some(())
+    })
+    .await;
+    server.term();
+    // The folder has those that are kept, and at most one that the end of the server interrupted.
+    let folders = fs::read_dir(server.work().join("backups")).unwrap().count();
+    assert!((2..=3).contains(&folders), "{folders}");
+    assert!(!server.work().join("data/colloquy.db.backup").exists());
+    let mode = fs::metadata(server.work().join("backups"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+    server.assert_sound();
+}
+
+#[tokio::test]
+async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
+    let mut server = backed_up().start();
+    let c = server.account().await.test();
+    // Enough to be copied for a while.
+    let text = "words ".repeat(10_000);
+    let conversation = c.conversation().await;
+    for _ in 0..60 {
+        c.message(&conversation, &text).await;
+    }
+    let interrupted = begun(&server.operator()).await;
+    let second = server.operator().post("/admin/v1/backups", json!({})).await;
+    second.error(409, "conflict", "");
+    server.kill9();
+    server.restart();
+    let operator = server.operator();
+    let failed = ended(&operator, &interrupted["backup_id"]).await;
+    assert_eq!(failed["state"], "failed", "{failed}");
+    assert!(
+        failed["error"].as_str().unwrap().contains("ended before"),
+        "{failed}"
+    );
+    let output = restored(
+        failed["url"].as_str().unwrap(),
+        &server.work().join("to"),
+        &[],
+    );
+    refused(&output, "not made to its end");
+    made(&operator).await;
+    assert!(!server.work().join("data/colloquy.db.backup").exists());
+    server.term();
+    server.assert_sound();
+}
+
+#[tokio::test]
+async fn what_can_not_be_restored_is_refused_by_name() {
+    let mut server = backed_up().start();
+    let made = made(&server.operator()).await;
+    server.term();
+    let url = made["url"].as_str().unwrap();
+    let folder = Folder::new();
+    refused(&restored(url, &server.work(), &[]), "is not empty");
+    let absent = format!("{url}0");
+    refused(
+        &restored(&absent, &folder.work(), &[]),
+        "there is no backup at",
+    );
+    refused(
+        &restored("ftp://a/b", &folder.work(), &[]),
+        "must be file:FOLDER",
+    );
+    assert_eq!(fs::read_dir(folder.work()).unwrap().count(), 0);
+    // A byte that is not the one that was written.
+    let file = PathBuf::from(url.strip_prefix("file:").unwrap()).join("colloquy.db.zst");
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    refused(&restored(url, &folder.work(), &[]), "damaged");
+    assert!(!folder.work().join("colloquy.db").exists());
+}
+
+#[tokio::test]
+async fn no_backup_is_made_where_there_is_no_place_for_it_or_no_file_to_copy() {
+    let server = Setup::default().start();
+    let operator = server.operator();
+    let refused = operator.post("/admin/v1/backups", json!({})).await;
+    refused.error(409, "conflict", "");
+    assert_eq!(
+        operator.get("/admin/v1/backups").await.expect(200).data().as_slice(),
+        [] as [Value; 0]
+    );
+    let unknown = "/admin/v1/backups/bak_01890000000070008000000000000000";
+    operator.get(unknown).await.error(404, "not_found", "");
+    for (name, value, key) in [
+        ("URL", "ftp://x", "backup.url"),
+        ("ENDPOINT", "nowhere", "backup.endpoint"),
+        ("EVERY_HOURS", "-1", "backup.every_hours"),
+        ("KEEP", "0", "backup.keep"),
+    ] {
+        let folder = Folder::new();
+        let setup = Setup::default().env(&format!("COLLOQUY__BACKUP__{name}"), value);
+        let (status, said) = setup.refused_in(&folder.work());
+        assert!(!status.success() && said.contains(key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_backup_whose_place_is_full_fails_and_the_server_goes_on() {
+    let mut server = backed_up().start();
+    server.expect_errors();
+    let c = server.account().await.test();
+    let conversation = c.conversation().await;
+    // Where the folder was there is a file: nothing can be put there.
+    let folder = server.work().join("backups");
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    let refused = server.operator().post("/admin/v1/backups", json!({})).await;
+    refused.error(503, "unavailable", "");
+    c.message(&conversation, "goes on").await;
+    fs::remove_file(&folder).unwrap();
+    made(&server.operator()).await;
+    server.term();
+    server.assert_sound();
+}

@@ -178,25 +178,7 @@ impl Given {
         let words = std::mem::take(&mut self.words);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (command, rest) = words.split_first().unwrap_or((&"serve", &[]));
-        let taken: &[&str] = match (*command, rest) {
-            ("serve" | "demo" | "check" | "export" | "import", []) => &["config"],
-            ("config", ["check" | "show"]) => &["config"],
-            ("config", _) => return Err("config check, or config show?".into()),
-            ("audit", ["verify"]) => &["config", "file"],
-            ("audit", ["export"]) => &["config"],
-            ("audit", _) => return Err("audit verify, or audit export?".into()),
-            ("restore", [_]) => &["config", "to"],
-            ("restore", _) => return Err("restore takes the URL of one backup".into()),
-            ("listen", []) => &["forward-to", "events", "key", "server"],
-            ("actors", [_]) => &["config", "state", "sort", "limit"],
-            ("actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics", _) => {
-                &["config"]
-            }
-            ("serve" | "demo" | "check" | "export" | "import" | "listen", [extra, ..]) => {
-                return Err(format!("{command} takes no {extra:?}").into());
-            }
-            (unknown, _) => return Err(format!("no such command: {unknown:?}").into()),
-        };
+        let taken = options_of(command, rest)?;
         if let Some(other) = self.values.keys().find(|name| !taken.contains(name)) {
             return Err(format!("--{other} does not go with {}", words.join(" ")).into());
         }
@@ -308,6 +290,29 @@ impl Given {
         let value = self.values.remove(name);
         value.map(|value| value.string()).transpose()
     }
+}
+
+/// The options that a command takes, if there is such a command.
+fn options_of(command: &str, rest: &[&str]) -> Result<&'static [&'static str], lexopt::Error> {
+    Ok(match (command, rest) {
+        ("serve" | "demo" | "check" | "export" | "import", []) => &["config"],
+        ("config", ["check" | "show"]) => &["config"],
+        ("config", _) => return Err("config check, or config show?".into()),
+        ("audit", ["verify"]) => &["config", "file"],
+        ("audit", ["export"]) => &["config"],
+        ("audit", _) => return Err("audit verify, or audit export?".into()),
+        ("restore", [_]) => &["config", "to"],
+        ("restore", _) => return Err("restore takes the URL of one backup".into()),
+        ("listen", []) => &["forward-to", "events", "key", "server"],
+        ("actors", [_]) => &["config", "state", "sort", "limit"],
+        ("actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics", _) => {
+            &["config"]
+        }
+        ("serve" | "demo" | "check" | "export" | "import" | "listen", [extra, ..]) => {
+            return Err(format!("{command} takes no {extra:?}").into());
+        }
+        (unknown, _) => return Err(format!("no such command: {unknown:?}").into()),
+    })
 }
 
 fn operators(words: &[&str]) -> Result<OperatorRequest, lexopt::Error> {

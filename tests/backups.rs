@@ -94,6 +94,67 @@ async fn sending(
     sent
 }
 
+/// Conversations into which somebody writes without an end.
+struct Load {
+    conversations: Vec<String>,
+    writers: Vec<tokio::task::JoinHandle<Vec<String>>>,
+    stop: tokio::sync::watch::Sender<bool>,
+}
+
+impl Load {
+    async fn begin(c: &Client) -> Self {
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let (mut conversations, mut writers) = (Vec::new(), Vec::new());
+        for _ in 0..4 {
+            let conversation = c.conversation().await;
+            let writing = sending(c.clone(), conversation.clone(), stopped.clone());
+            writers.push(tokio::spawn(writing));
+            conversations.push(conversation);
+        }
+        Self {
+            conversations,
+            writers,
+            stop,
+        }
+    }
+
+    /// Ends it; gives each conversation with what was acknowledged in it.
+    async fn end(self) -> Vec<(String, Vec<String>)> {
+        self.stop.send(true).unwrap();
+        let mut sent = Vec::new();
+        for (conversation, writer) in self.conversations.into_iter().zip(self.writers) {
+            sent.push((conversation, writer.await.unwrap()));
+        }
+        sent
+    }
+}
+
+async fn messages_in(c: &Client, conversation: &str) -> u64 {
+    let shown = c.get(&format!("/v1/conversations/{conversation}")).await;
+    shown.expect(200)["message_count"].as_u64().unwrap()
+}
+
+/// Makes one, and looks at it from its beginning to its end.
+async fn watched(operator: &Client) -> Answer {
+    let begun = begun(operator).await;
+    for (field, value) in [
+        ("state", json!("running")),
+        ("finished_at", json!(null)),
+        ("bytes", json!(null)),
+        ("verified", json!(false)),
+    ] {
+        assert_eq!(begun[field], value, "{begun}");
+    }
+    let made = ended(operator, &begun["backup_id"]).await;
+    assert_eq!(made["state"], "finished", "{made}");
+    assert_eq!(made["verified"], true, "{made}");
+    assert!(made["bytes"].as_u64().unwrap() > 1_000, "{made}");
+    assert!(made["position"].as_u64().unwrap() > 80, "{made}");
+    let all = operator.get("/admin/v1/backups").await.expect(200);
+    assert_eq!(*all.data(), std::slice::from_ref(&made.body));
+    made
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others_write() {
     let mut server = backed_up().start();
@@ -105,57 +166,17 @@ async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others
     let redacted = unique("redacted");
     let message = c.message(&c.conversation().await, &redacted).await;
     c.delete(message.header("location")).await.expect(204);
-    let (stop, stopped) = tokio::sync::watch::channel(false);
-    let mut conversations = Vec::new();
-    let mut writers = Vec::new();
-    for _ in 0..4 {
-        let conversation = c.conversation().await;
-        writers.push(tokio::spawn(sending(
-            c.clone(),
-            conversation.clone(),
-            stopped.clone(),
-        )));
-        conversations.push(conversation);
-    }
-    let count = async |c: &Client, conversation: &String| {
-        let shown = c.get(&format!("/v1/conversations/{conversation}")).await;
-        shown.expect(200)["message_count"].as_u64().unwrap()
-    };
-    // So that there is something before it.
+    let load = Load::begin(&c).await;
     let mut before = Vec::new();
-    for conversation in &conversations {
+    for conversation in &load.conversations {
         let many = until("some are sent", SOON, async || {
-            let count = count(&c, conversation).await;
+            let count = messages_in(&c, conversation).await;
             (count >= 20).then_some(count)
         });
         before.push(many.await);
     }
-    let begun = begun(&operator).await;
-    for (field, value) in [
-        ("state", json!("running")),
-        ("finished_at", json!(null)),
-        ("bytes", json!(null)),
-        ("verified", json!(false)),
-    ] {
-        assert_eq!(begun[field], value, "{begun}");
-    }
-    let made = ended(&operator, &begun["backup_id"]).await;
-    assert_eq!(
-        (&made["state"], &made["verified"]),
-        (&json!("finished"), &json!(true)),
-        "{made}"
-    );
-    assert!(made["bytes"].as_u64().unwrap() > 1_000, "{made}");
-    assert!(made["position"].as_u64().unwrap() > 80, "{made}");
-    stop.send(true).unwrap();
-    let mut sent = Vec::new();
-    for writer in writers {
-        sent.push(writer.await.unwrap());
-    }
-    assert_eq!(
-        operator.get("/admin/v1/backups").await.expect(200).data().as_slice(),
-        [made.body.clone()]
-    );
+    let made = watched(&operator).await;
+    let sent = load.end().await;
     server.kill9();
     server.assert_sound();
     let url = made["url"].as_str().unwrap();
@@ -163,17 +184,14 @@ async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others
     let c = again.with_key(account.test_key());
     c.get(&document).await.expect(200);
     assert_eq!(c.get("/v1/webhooks").await.expect(200).data().len(), 1);
-    for (at, conversation) in conversations.iter().enumerate() {
-        let many = count(&c, conversation).await;
-        assert!(many >= before[at], "{many} < {}", before[at]);
+    for ((conversation, sent), before) in sent.iter().zip(before) {
+        let many = messages_in(&c, conversation).await;
+        assert!(many >= before, "{many} < {before}");
         // What it holds of a conversation is its beginning, without a gap.
-        let page = c
-            .get(&format!(
-                "/v1/conversations/{conversation}/messages?limit=100"
-            ))
-            .await
-            .expect(200);
-        for (message, id) in page.data().iter().zip(&sent[at]) {
+        let at = format!("/v1/conversations/{conversation}/messages?limit=100");
+        let page = c.get(&at).await.expect(200);
+        assert!(page.data().len() >= 20);
+        for (message, id) in page.data().iter().zip(sent) {
             assert_eq!(message["message_id"], json!(id));
         }
         c.message(conversation, "goes on").await;
@@ -317,7 +335,12 @@ async fn no_backup_is_made_where_there_is_no_place_for_it_or_no_file_to_copy() {
     let refused = operator.post("/admin/v1/backups", json!({})).await;
     refused.error(409, "conflict", "");
     assert_eq!(
-        operator.get("/admin/v1/backups").await.expect(200).data().as_slice(),
+        operator
+            .get("/admin/v1/backups")
+            .await
+            .expect(200)
+            .data()
+            .as_slice(),
         [] as [Value; 0]
     );
     let unknown = "/admin/v1/backups/bak_01890000000070008000000000000000";

@@ -392,7 +392,10 @@ async fn a_backup_is_made_and_shown() {
     })
     .await;
     let made = server.operator().get("/admin/v1/backups").await;
-    let url = made.expect(200).data()[0]["url"].as_str().unwrap().to_owned();
+    let url = made.expect(200).data()[0]["url"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(page.contains(&url), "{page}");
 }
 

@@ -599,7 +599,6 @@ struct Builder<'b> {
 impl Builder<'_> {
     /// Makes every room's way in and starts what is done without a request.
     fn system(&self, courier: Arc<dyn Courier>, operator: SecretHash) -> Result<System, NotOpened> {
-        let views = self.views;
         let (conversations, nodes) = (Arc::new(self.conversations()?), self.store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
         let mut background = self.background(&conversations, &documents)?;
@@ -641,23 +640,23 @@ impl Builder<'_> {
             users,
             customers,
             events: self.events(),
-            idempotency: Idempotency::new(Arc::clone(&views.keys), self.store.clone()),
+            idempotency: Idempotency::new(Arc::clone(&self.views.keys), self.store.clone()),
             limiter: limits.keys,
             addresses: limits.addresses,
             links: limits.links,
             usage: Arc::clone(&self.usage),
             connections: self.connections(&*nodes),
             tickets: Tickets::new(self.settings.tickets_per_account, nodes.tickets()),
-            accounts_at_start: views.identity.account_numbers(),
-            identity: Arc::clone(&views.identity),
+            accounts_at_start: self.views.identity.account_numbers(),
+            identity: Arc::clone(&self.views.identity),
             conversations,
             nodes,
             store: Arc::clone(self.store),
             placement: self.placement.clone(),
             operator,
             draining: AtomicBool::new(false),
-            alarm: Arc::clone(&views.timers),
-            messages: Arc::clone(&views.messages),
+            alarm: Arc::clone(&self.views.timers),
+            messages: Arc::clone(&self.views.messages),
             background: Mutex::new(background),
         })
     }

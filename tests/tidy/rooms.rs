@@ -37,7 +37,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
-    ("backup", &["model", "runtime", "sealing", "store"]),
+    (
+        "backup",
+        &["model", "objects", "runtime", "sealing", "store"],
+    ),
     (
         "oauth",
         &["accounts", "model", "runtime", "sealing", "store"],
@@ -153,6 +156,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "accounts",
             "analytics",
             "audit",
+            "backup",
             "bootstrap",
             "chores",
             "conversation",

@@ -116,7 +116,9 @@ impl Location {
                     .mode(0o700)
                     .create(folder)?;
                 let folder = folder.canonicalize()?;
-                let storage = LocalFileSystem::new_with_prefix(&folder)?.with_fsync(true);
+                let storage = LocalFileSystem::new_with_prefix(&folder)?
+                    .with_fsync(true)
+                    .with_automatic_cleanup(true);
                 Ok(Objects {
                     storage: Arc::new(storage),
                     prefix: Path::ROOT,

@@ -1,3 +1,4 @@
+//! Files in a folder of this machine, and what settings may name.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

@@ -160,6 +160,8 @@ impl BackgroundThread {
                     () = going_on => {}
                 }
             });
+            // What it computes aside is not waited for.
+            runtime.shutdown_background();
         })?;
         Ok(BackgroundThread {
             stop: Some(stop),

@@ -3,17 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::manifest::{BackupState, FileOfBackup, Manifest};
+use super::manifest::{BackupState, FileOfBackup, KEY, Manifest};
+use super::packing;
 use super::restore::{Fetched, RestoreError, fetch};
-use super::{BackupSettings, packing};
+use super::settings::BackupSettings;
 use crate::sealing::{GivenKeys, texts};
 use crate::store::{SnapshotError, Store, sqlite};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use colloquy_objects::{ObjectError, Objects};
-
-/// The name of the master key that is kept with the store, in the backup's folder.
-pub(super) const KEY: &str = "colloquy.db.key";
 
 /// Why a backup was not made.
 #[derive(Debug, thiserror::Error)]
@@ -134,16 +132,18 @@ impl Maker<'_> {
         }
     }
 
-    /// Lets those go that are more than are to be kept: of whole ones and of failed ones so many.
+    /// Lets those of this store go that are more than are to be kept: of whole ones and of others so
+    /// many.
     ///
     /// # Errors
     /// They are still there.
-    pub(super) async fn let_go(&self) -> Result<(), ObjectError> {
-        let all = Manifest::all(self.objects).await?;
+    pub(super) async fn let_go(&self, store: &str) -> Result<(), ObjectError> {
+        let all = Manifest::all(self.objects, store).await?;
         for whole in [true, false] {
-            let of_them = all.iter().filter(|one| {
-                (one.state == BackupState::Finished) == whole && one.finished_at.is_some()
-            });
+            // None is being made: what says so was left by an earlier process.
+            let of_them = all
+                .iter()
+                .filter(|one| (one.state == BackupState::Finished) == whole);
             for old in of_them.skip(self.settings.keep) {
                 self.delete(old).await?;
             }

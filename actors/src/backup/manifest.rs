@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// The name of a manifest in the backup's folder.
 const NAME: &str = "manifest.json";
+/// The name of the master key that is kept with the store, in the backup's folder.
+pub(super) const KEY: &str = "colloquy.db.key";
 
 /// How a backup goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -26,6 +28,8 @@ pub enum BackupState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) backup_id: BackupId,
+    /// The name of the store's key: a place that several stores share keeps their backups apart.
+    pub(super) store: String,
     pub(super) state: BackupState,
     pub(super) started_at: Timestamp,
     pub(super) finished_at: Option<Timestamp>,
@@ -54,9 +58,10 @@ pub(super) struct FileOfBackup {
 }
 
 impl Manifest {
-    pub(super) fn begin(now: Timestamp) -> Self {
+    pub(super) fn begin(store: String, now: Timestamp) -> Self {
         Manifest {
             backup_id: BackupId::new(now),
+            store,
             state: BackupState::Running,
             started_at: now,
             finished_at: None,
@@ -92,18 +97,19 @@ impl Manifest {
         read.map_err(|error| ObjectError::File(error.into()))
     }
 
-    /// All of them, the latest first.
+    /// All of this store, the latest first.
     ///
     /// # Errors
     /// They can't be read.
-    pub(super) async fn all(objects: &Objects) -> Result<Vec<Self>, ObjectError> {
+    pub(super) async fn all(objects: &Objects, store: &str) -> Result<Vec<Self>, ObjectError> {
         let mut all = Vec::new();
         for object in objects.list("").await? {
             let Some((backup, NAME)) = object.name.split_once('/') else {
                 continue;
             };
             match Self::read(objects, backup).await {
-                Ok(manifest) => all.push(manifest),
+                Ok(manifest) if manifest.store == store => all.push(manifest),
+                Ok(_) => {}
                 // Deleted meanwhile.
                 Err(error) if error.is_missing() => {}
                 Err(error) => return Err(error),

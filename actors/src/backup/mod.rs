@@ -4,14 +4,15 @@
 //! - `packing.rs` how the copy is compressed and sealed
 //! - `manifest.rs` what is kept beside it, and is the only record that there is of backups
 //! - `restore.rs` brings one back into a folder
+//! - `settings.rs` when and where they are made
 
 mod maker;
 mod manifest;
 mod packing;
 mod restore;
+mod settings;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::store::Store;
+use crate::store::{ReadError, Store};
 use colloquy_model::id::BackupId;
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, ObjectError, Objects};
@@ -29,24 +30,10 @@ use maker::Maker;
 pub use manifest::BackupState;
 use manifest::Manifest;
 pub use restore::{RestoreError, Restored, restore};
+pub use settings::BackupSettings;
 
 /// Between two looks whether one is due, where nobody asks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-
-/// When and where backups are made.
-#[derive(Debug, Clone)]
-pub struct BackupSettings {
-    /// Where they are kept; none: none are made.
-    pub location: Option<Location>,
-    /// How often one is made without anybody asking; none: never.
-    pub every: Option<Duration>,
-    /// How many are kept.
-    pub keep: usize,
-    /// Whether each is restored and checked.
-    pub verify: bool,
-    /// A folder for what is made meanwhile, which nobody else uses.
-    pub scratch: PathBuf,
-}
 
 /// A backup, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -88,6 +75,9 @@ pub enum BackupError {
     /// One is made already.
     #[error("a backup is being made already: {0}")]
     Running(BackupId),
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] ReadError),
     /// Where they are kept can't be reached.
     #[error("where backups are kept ([backup] url) can't be used: {0}")]
     Storage(#[from] ObjectError),
@@ -149,7 +139,7 @@ impl Backups {
             return Err(BackupError::Unsupported);
         }
         let objects = self.objects()?;
-        let manifest = Manifest::begin(Timestamp::now());
+        let manifest = Manifest::begin(self.store_name().await?, Timestamp::now());
         {
             let mut running = self.0.running.lock();
             if let Some(running) = &*running {
@@ -173,7 +163,7 @@ impl Backups {
         let Ok(objects) = self.objects() else {
             return Ok(Vec::new());
         };
-        let all = Manifest::all(objects).await?;
+        let all = self.all(objects).await?;
         Ok(all
             .iter()
             .map(|one| view(&self.seen(one), objects))
@@ -188,7 +178,9 @@ impl Backups {
         let Ok(objects) = self.objects() else {
             return Ok(None);
         };
+        let store = self.store_name().await?;
         match Manifest::read(objects, &backup.to_string()).await {
+            Ok(manifest) if manifest.store != store => Ok(None),
             Ok(manifest) => Ok(Some(view(&self.seen(&manifest), objects))),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.into()),
@@ -200,6 +192,14 @@ impl Backups {
     pub fn metrics(&self) -> (i64, u64) {
         let finished_at = self.0.finished_at.load(Ordering::Relaxed);
         (finished_at, self.0.failures.load(Ordering::Relaxed))
+    }
+
+    async fn all(&self, objects: &Objects) -> Result<Vec<Manifest>, BackupError> {
+        Ok(Manifest::all(objects, &self.store_name().await?).await?)
+    }
+
+    async fn store_name(&self) -> Result<String, ReadError> {
+        Ok(self.0.store.store_key().await?.name)
     }
 
     fn objects(&self) -> Result<&Objects, BackupError> {
@@ -244,8 +244,8 @@ impl Backups {
 
     /// Takes up when the latest was finished.
     async fn remember_latest(&self, objects: &Objects) {
-        let newest = Manifest::all(objects).await.unwrap_or_default();
-        let done = newest.iter().find(|one| one.state == BackupState::Finished);
+        let all = self.all(objects).await.unwrap_or_default();
+        let done = all.iter().find(|one| one.state == BackupState::Finished);
         let at = done.and_then(|one| one.finished_at);
         let seconds = at.map_or(0, Timestamp::unix_seconds);
         self.0.finished_at.store(seconds, Ordering::Relaxed);
@@ -268,7 +268,7 @@ impl Backups {
         let now = Timestamp::now();
         manifest.finished_at = Some(now);
         let put = manifest.put(maker.objects).await;
-        if let Err(error) = put.and(maker.let_go().await) {
+        if let Err(error) = put.and(maker.let_go(&manifest.store).await) {
             tracing::error!(%backup, %error, "where backups are kept does not take what became of one");
         } else if manifest.state == BackupState::Finished {
             self.0
@@ -283,7 +283,7 @@ impl Backups {
         let Some(every) = self.0.settings.every else {
             return;
         };
-        let latest = match Manifest::all(objects).await {
+        let latest = match self.all(objects).await {
             Ok(all) => all.first().map(|latest| latest.started_at),
             Err(error) => {
                 tracing::warn!(%error, "where backups are kept can't be read");

@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::maker::KEY;
-use super::manifest::{BackupState, Manifest};
+use super::manifest::{BackupState, KEY, Manifest};
 use super::packing;
 use crate::sealing::{GivenKeys, SealedFileError};
 use crate::store::{Finding, sqlite};

@@ -31,6 +31,7 @@ impl From<BackupError> for Problem {
             BackupError::NoLocation | BackupError::Unsupported | BackupError::Running(_) => {
                 Problem::new(Kind::Conflict, error.to_string())
             }
+            BackupError::Store(error) => error.into(),
             BackupError::Storage(_) => {
                 tracing::warn!(%error, "backups can't be told of");
                 Problem::unavailable("where backups are kept does not answer", Outcome::None, 10)

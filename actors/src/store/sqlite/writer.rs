@@ -27,7 +27,7 @@ use super::snapshots::{Asked, Copying};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
 use super::write_queue::Arrivals;
-use super::{codec, figures, loads, nonces, store_key, usage};
+use super::{chores, codec, figures, loads, nonces, store_key, usage};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, SnapshotError,
@@ -328,8 +328,7 @@ impl Writer {
                     }
                 }
                 Work::ChoreDone { chore } => {
-                    super::chores::done(&self.connection, *chore)?;
-                    Ok(Done::Nothing)
+                    Ok(chores::done(&self.connection, *chore).map(|()| Done::Nothing)?)
                 }
                 Work::Deliver { slice, .. } => {
                     let delivered = batch.deliver(slice, &mut self.tidying, care)?;

@@ -40,7 +40,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 #[schema(as = Backup)]
 pub struct BackupView {
     /// Its identifier.
-    #[schema(value_type = String)]
     pub backup_id: BackupId,
     /// How it goes.
     pub state: BackupState,

@@ -347,6 +347,7 @@ async fn no_backup_is_made_where_there_is_no_place_for_it_or_no_file_to_copy() {
     operator.get(unknown).await.error(404, "not_found", "");
     for (name, value, key) in [
         ("URL", "ftp://x", "backup.url"),
+        ("URL", "file:/dev/null/x", "[backup] url"),
         ("ENDPOINT", "nowhere", "backup.endpoint"),
         ("EVERY_HOURS", "-1", "backup.every_hours"),
         ("KEEP", "0", "backup.keep"),

@@ -57,6 +57,7 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
+use colloquy_objects::{Location, ObjectError};
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -179,6 +180,9 @@ pub enum NotOpened {
     /// What accounts have used can't be read.
     #[error("what accounts have used can't be read: {0}")]
     Usage(#[from] ReadError),
+    /// There is no place where backups can be put.
+    #[error("backups can't be kept at [backup] url: {0}")]
+    Backups(ObjectError),
     /// The search index can't be, nor be made anew.
     #[error(transparent)]
     Search(#[from] SearchError),
@@ -691,9 +695,11 @@ impl Builder<'_> {
     }
 
     /// Backups, with the thread that makes them.
-    fn backups(&self, background: &mut Vec<BackgroundThread>) -> std::io::Result<Backups> {
+    fn backups(&self, background: &mut Vec<BackgroundThread>) -> Result<Backups, NotOpened> {
         let settings = self.settings.backup.clone();
-        let (backups, thread) = Backups::start(settings, Arc::clone(self.store))?;
+        let objects = settings.location.as_ref().map(Location::open).transpose();
+        let objects = objects.map_err(NotOpened::Backups)?;
+        let (backups, thread) = Backups::start(objects, settings, Arc::clone(self.store))?;
         background.extend(thread);
         Ok(backups)
     }

@@ -169,6 +169,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "metrics",
             "model",
             "oauth",
+            "objects",
             "passwords",
             "realtime",
             "runtime",

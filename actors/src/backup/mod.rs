@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::store::{ReadError, Store};
 use colloquy_model::id::BackupId;
 use colloquy_model::time::Timestamp;
-use colloquy_objects::{Location, ObjectError, Objects};
+use colloquy_objects::{ObjectError, Objects};
 use colloquy_runtime::threads::BackgroundThread;
 use maker::Maker;
 pub use manifest::BackupState;
@@ -98,17 +98,15 @@ struct Shared {
 }
 
 impl Backups {
-    /// Opens where they are kept, and starts the thread that makes them.
+    /// Starts the thread that makes them and puts them there; none where there is no such place.
     ///
     /// # Errors
-    /// It can't be opened, or the system starts no further thread.
+    /// The system starts no further thread.
     pub fn start(
+        objects: Option<Objects>,
         settings: BackupSettings,
         store: Arc<dyn Store>,
     ) -> io::Result<(Self, Option<BackgroundThread>)> {
-        let objects = settings.location.as_ref().map(Location::open).transpose();
-        let objects =
-            objects.map_err(|error| io::Error::other(format!("[backup] url: {error}")))?;
         let makes = objects.is_some() && store.takes_snapshots();
         let backups = Backups(Arc::new(Shared {
             objects,

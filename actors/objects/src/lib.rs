@@ -47,12 +47,12 @@ impl ObjectError {
     }
 }
 
-/// A file that is there.
+/// What a list tells of a file that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// Its name below the location.
     pub name: String,
-    /// Its size.
+    /// The length of its content.
     pub bytes: u64,
 }
 
@@ -131,7 +131,7 @@ impl Objects {
     /// Deletes a file. One that is not there is gone already.
     ///
     /// # Errors
-    /// It may still be there.
+    /// The storage did not answer, or refused: the file may still be kept.
     pub async fn delete(&self, name: &str) -> Result<(), ObjectError> {
         match self.storage.delete(&self.path(name)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -142,7 +142,7 @@ impl Objects {
     /// The files whose names begin with these folders; all, where it is empty.
     ///
     /// # Errors
-    /// They can't be listed.
+    /// The storage did not answer, or refused to list them.
     pub async fn list(&self, folder: &str) -> Result<Vec<Object>, ObjectError> {
         let below = self.path(folder);
         let found = self.storage.list(Some(&below));

@@ -64,7 +64,7 @@ impl Location {
     /// what the names begin with. An empty endpoint is the provider's own.
     ///
     /// # Errors
-    /// It is none of these.
+    /// The URL has another scheme, or names no folder or bucket.
     pub fn parse(url: &str, endpoint: &str) -> Result<Self, NotALocation> {
         let not = || NotALocation(FORMS.to_owned());
         let endpoint = (!endpoint.is_empty()).then(|| endpoint.to_owned());

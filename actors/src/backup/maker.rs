@@ -12,6 +12,7 @@ use crate::store::{SnapshotError, Store, sqlite};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use colloquy_objects::{ObjectError, Objects};
+use colloquy_runtime::private_file;
 
 /// Why a backup was not made.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +57,7 @@ impl Maker<'_> {
         let (copy, packed) = (self.scratch("colloquy.db"), self.scratch("packed"));
         self.clear();
         let scratch = &self.settings.scratch;
-        std::fs::create_dir_all(scratch).map_err(|error| self.failed(error))?;
+        private_file::ensure_folder(scratch).map_err(|error| self.failed(error))?;
         self.has_room()?;
         manifest.position = Some(self.store.snapshot(copy.clone()).await?.0);
         let keys = self.store.master_keys();
@@ -145,19 +146,8 @@ impl Maker<'_> {
                 .iter()
                 .filter(|one| (one.state == BackupState::Finished) == whole);
             for old in of_them.skip(self.settings.keep) {
-                self.delete(old).await?;
+                old.delete(self.objects).await?;
             }
-        }
-        Ok(())
-    }
-
-    /// Deletes one, what says that it is there last.
-    async fn delete(&self, manifest: &Manifest) -> Result<(), ObjectError> {
-        let folder = manifest.backup_id.to_string();
-        let mut objects = self.objects.list(&folder).await?;
-        objects.sort_unstable_by_key(|object| object.name.ends_with("manifest.json"));
-        for object in objects {
-            self.objects.delete(&object.name).await?;
         }
         Ok(())
     }

@@ -87,6 +87,19 @@ impl Manifest {
         objects.put(&self.named(NAME), content).await
     }
 
+    /// Deletes the backup, and last what says that it is there.
+    ///
+    /// # Errors
+    /// A part of it is left, and the manifest with it: it can be deleted again.
+    pub(super) async fn delete(&self, objects: &Objects) -> Result<(), ObjectError> {
+        let mut parts = objects.list(&self.backup_id.to_string()).await?;
+        parts.sort_unstable_by_key(|part| part.name.ends_with(NAME));
+        for part in parts {
+            objects.delete(&part.name).await?;
+        }
+        Ok(())
+    }
+
     /// Reads the one of this backup.
     ///
     /// # Errors

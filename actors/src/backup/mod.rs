@@ -136,17 +136,19 @@ impl Backups {
             return Err(BackupError::Unsupported);
         }
         let objects = self.objects()?;
+        self.check_none_runs()?;
         let manifest = Manifest::begin(self.store_name().await?, Timestamp::now());
-        {
+        manifest.put(objects).await?;
+        // From here on it is made: what says that it has begun can't come behind what says how it ended.
+        let other = {
             let mut running = self.0.running.lock();
-            if let Some(running) = &*running {
-                return Err(BackupError::Running(running.backup_id));
-            }
-            *running = Some(manifest.clone());
-        }
-        if let Err(error) = manifest.put(objects).await {
-            *self.0.running.lock() = None;
-            return Err(error.into());
+            let other = running.as_ref().map(|running| running.backup_id);
+            running.get_or_insert_with(|| manifest.clone());
+            other
+        };
+        if let Some(other) = other {
+            manifest.delete(objects).await?;
+            return Err(BackupError::Running(other));
         }
         self.0.called.notify_one();
         Ok(view(&manifest, objects))
@@ -189,6 +191,13 @@ impl Backups {
     pub fn metrics(&self) -> (i64, u64) {
         let finished_at = self.0.finished_at.load(Ordering::Relaxed);
         (finished_at, self.0.failures.load(Ordering::Relaxed))
+    }
+
+    fn check_none_runs(&self) -> Result<(), BackupError> {
+        match &*self.0.running.lock() {
+            Some(running) => Err(BackupError::Running(running.backup_id)),
+            None => Ok(()),
+        }
     }
 
     async fn all(&self, objects: &Objects) -> Result<Vec<Manifest>, BackupError> {

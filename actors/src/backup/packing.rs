@@ -30,7 +30,7 @@ pub(super) struct Packed {
 pub(super) fn pack(from: &Path, to: &Path, master: Option<&MasterKey>) -> io::Result<Packed> {
     let mut from = File::open(from)?;
     let out = Hashed {
-        to: BufWriter::with_capacity(AT_ONCE, File::create(to)?),
+        to: BufWriter::with_capacity(AT_ONCE, private(to)?),
         digest: Sha256::new(),
         bytes: 0,
     };

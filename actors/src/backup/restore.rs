@@ -9,6 +9,7 @@ use super::packing;
 use crate::sealing::{GivenKeys, SealedFileError};
 use crate::store::{Finding, sqlite};
 use colloquy_objects::{Location, NotALocation, ObjectError, Objects};
+use colloquy_runtime::private_file;
 
 /// Why nothing was restored.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +79,7 @@ pub async fn restore(
         true => absent(),
         false => error.into(),
     })?;
-    fs::create_dir_all(folder).map_err(here)?;
+    private_file::ensure_folder(folder).map_err(here)?;
     let Fetched { database } = fetch(&objects, &manifest, folder, keys).await?;
     let findings = sqlite::check(&database)?;
     Ok(Restored { database, findings })
@@ -111,6 +112,7 @@ pub(super) async fn fetch(
     let here = |error| RestoreError::Folder(folder.to_owned(), error);
     let (packed, unpacked) = (folder.join("packed"), folder.join("unpacked"));
     let database = folder.join("colloquy.db");
+    packing::private(&packed).map_err(here)?;
     objects
         .get_file(&manifest.named(&file.name), &packed)
         .await?;

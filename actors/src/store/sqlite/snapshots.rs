@@ -83,8 +83,14 @@ impl<'c> Copying<'c> {
         if begun < self.due {
             return Ok(false);
         }
-        let stepped = self.backup.step(PAGES).map_err(not_written)?;
+        let is_done = self.copy_pages()?;
         self.due = Instant::now() + begun.elapsed() * REST;
+        Ok(is_done)
+    }
+
+    /// Copies the next pages; whether all are there.
+    pub(super) fn copy_pages(&mut self) -> Result<bool, SnapshotError> {
+        let stepped = self.backup.step(PAGES).map_err(not_written)?;
         // Busy or locked: the checkpoints' thread has the file for a moment.
         Ok(matches!(stepped, StepResult::Done))
     }

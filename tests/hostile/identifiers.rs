@@ -73,6 +73,8 @@ impl World {
             .await
             .expect(200);
         ids.insert("message_id", message.id("message_id"));
+        let backup = operator.post("/admin/v1/backups", json!({}));
+        ids.insert("backup_id", backup.await.expect(202).id("backup_id"));
         ids.insert("user_id", c.user("agent").await);
         c.patch(
             &format!("/v1/conversations/{conversation}"),
@@ -206,9 +208,14 @@ fn changed(id: &str, place: usize) -> String {
     format!("{prefix}_{}", digits.into_iter().collect::<String>())
 }
 
-/// A server that lets actors be crashed, as the last of all operations does.
+/// A server that makes backups.
+fn backed_up() -> Setup {
+    Setup::default().env("COLLOQUY__BACKUP__URL", "file:backups")
+}
+
+/// One that also lets actors be crashed, as the last of all operations does.
 fn drilling() -> Server {
-    let mut server = Setup::default()
+    let mut server = backed_up()
         .delivering("[5]", "5")
         .env("COLLOQUY__SUPERVISION__DRILLS", "true")
         .start();
@@ -377,7 +384,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_digit_in_a_body_or_a_filter_is_400_everywhere() {
-    let server = Setup::default().delivering("[5]", "5").start();
+    let server = backed_up().delivering("[5]", "5").start();
     let world = World::of(&server).await;
     let c = &world.c;
     let activity = c

@@ -296,7 +296,11 @@ async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
     );
     refused(&output, "not made to its end");
     made(&operator).await;
-    assert!(!server.work().join("data/colloquy.db.backup").exists());
+    let scratch = server.work().join("data/colloquy.db.backup");
+    until("nothing is left beside the store", SOON, async || {
+        (!scratch.exists()).then_some(())
+    })
+    .await;
     server.term();
     server.assert_sound();
 }

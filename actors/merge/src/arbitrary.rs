@@ -46,6 +46,11 @@ const CODE: &[&str] = &[
     "\t\tcall(b, a);",
     "  ",
 ];
+/// Lines that differ in how far they are indented, or in nothing: where they can slide is chosen by
+/// that. A form feed is no indentation to git.
+const INDENTED: &[&str] = &[
+    "", "a", "", "\ta", "  ", "\t\ta", "    a", "\u{c}", "", "\t    a",
+];
 
 /// One change of a text, at a place counted from an anchor that others share.
 #[derive(Debug, Clone)]
@@ -162,7 +167,13 @@ fn number(lines: &mut [String]) {
 
 /// A base and as many sides as asked, each with edits of its own and some that all make.
 pub(crate) fn documents(sides: usize, lines: Range<usize>) -> impl Strategy<Value = Vec<String>> {
-    let vocabulary = prop_oneof![Just(TWO), Just(TINY), Just(PROSE), Just(CODE)];
+    let vocabulary = prop_oneof![
+        Just(TWO),
+        Just(TINY),
+        Just(PROSE),
+        Just(CODE),
+        Just(INDENTED)
+    ];
     let base = (
         vocabulary,
         prop::collection::vec(any::<Index>(), lines),

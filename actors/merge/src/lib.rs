@@ -43,12 +43,13 @@
 //! # Where to find what
 //!
 //! `lines` cuts texts into lines and `myers` finds where they differ; `three_way` merges; [`diff`]
-//! shows differences. The library `gix-imara-diff` gives lines their numbers and slides changes to
-//! where git shows them.
+//! shows differences. The library `gix-imara-diff` gives lines their numbers and slides changes;
+//! `indent` says to where.
 
 pub mod diff;
 
 mod budget;
+mod indent;
 mod lines;
 mod myers;
 mod three_way;

@@ -3,15 +3,11 @@
 
 use std::ops::Range;
 
-use gix_imara_diff::{
-    Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token,
-};
+use gix_imara_diff::{Algorithm, Diff, Interner, NoSliderHeuristic, Token};
 
 use crate::budget::StepBudget;
+use crate::indent::ByIndent;
 use crate::myers::Marks;
-
-/// How far a tab indents, as git counts.
-const TAB_WIDTH: u8 = 8;
 
 /// Room is made at first for at most so many different lines: the first lines can promise more than
 /// there are.
@@ -107,12 +103,8 @@ pub(crate) fn compare_to_show(
     interner: &Interner<&str>,
     budget: &StepBudget,
 ) -> Vec<Change> {
-    let indents = IndentHeuristic::new(|token| {
-        let line: &str = interner[token];
-        IndentLevel::for_ascii_line(line.bytes(), TAB_WIDTH)
-    });
     let mut diff = diff(before, after, budget);
-    diff.postprocess_with(before, after, indents);
+    diff.postprocess_with(before, after, ByIndent::new(interner));
     collect(&diff)
 }
 

@@ -297,6 +297,25 @@ fn patches_of_short_documents_are_those_of_git_and_apply() {
 }
 
 #[test]
+fn lines_that_can_slide_stand_where_git_shows_them() {
+    let less_indented_than_above_and_last = [
+        "    if a > b {\n\treturn a;\n\treturn a;\n\t\tcall(b, a);\n\n\treturn a;\n}\nfn main() {\nfn main() {",
+        "\t\tcall(b, a);\n\n\treturn a;\n    if a > b {\n\treturn a;\n\treturn a;\n}\n",
+    ];
+    let as_many_blank_lines_as_git_looks_at = ["x\n\n", &format!("x\n{}", "\n".repeat(21))];
+    let form_feeds = ["\ta\n\x0c\n\tb\n", "\ta\n\x0c\n\tc\n\x0c\n\tb\n"];
+    let pairs = [
+        less_indented_than_above_and_last,
+        as_many_blank_lines_as_git_looks_at,
+        form_feeds,
+    ];
+    let git = Git::new();
+    for pair in pairs {
+        as_git(&git, &[pair.map(str::to_owned).to_vec()]).unwrap();
+    }
+}
+
+#[test]
 fn patches_of_longer_documents_are_those_of_git_and_apply() {
     batches_are_as_in_git(30, 10..200);
 }

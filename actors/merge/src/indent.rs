@@ -1,6 +1,7 @@
 //! Where a change that can slide is shown, as git chooses: where the indentation around its first and
 //! its last line looks most like the edge of a block. The weights are those that git learned from
-//! changes that people had placed by hand.
+//! changes that people had placed by hand (git's `xdiff/xdiffi.c`, "indent heuristic"). For example, a
+//! function that is added between two others is shown from its first line to its closing brace.
 //!
 //! Knows lines and how far they are indented, and nothing of how changes are found.
 
@@ -13,13 +14,13 @@ use gix_imara_diff::{Interner, SliderHeuristic, Token};
 const TAB_COLUMNS: i32 = 8;
 /// Columns from which on lines count as indented equally far.
 const COLUMNS_MAX: i32 = 200;
-/// Blank lines in a row after which git stops looking for one that is not, and takes the next as not
-/// indented.
+/// So many blank lines in a row are looked over for the nearest line that is not blank; behind so many
+/// its indentation counts as 0, whatever it is.
 const BLANKS_MAX: i32 = 20;
 /// The farthest that a change slides up from its lowest place.
 const SLIDE_LINES_MAX: u32 = 100;
 
-/// What it counts to be indented less, against the penalties.
+/// What one comparison of indentation counts against the penalties, which have the same unit.
 const INDENT_WEIGHT: i32 = 60;
 
 /// Chooses between the places of a change as git's indent heuristic does. The library's own differs

@@ -19,6 +19,7 @@
 //! - `service_manager.rs` what systemd is told
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
 //!   ends
+//! - `tls/` the listener's certificate, and how it is replaced
 
 mod auditing;
 pub mod config;
@@ -41,10 +42,12 @@ mod restoring;
 mod service_manager;
 mod shutdown;
 mod startup;
+mod tls;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use colloquy_actors::store::{mongodb, sqlite};
 use colloquy_actors::system::{NotOpened, Opened, System};
@@ -67,7 +70,7 @@ pub use restoring::{Restore, RestoreCommandError};
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The address can't be taken.
-    #[error("can't listen on {address} ([server] bind): {error}")]
+    #[error("can't listen on {address} ([server] bind, or [tls] redirect_from): {error}")]
     Bind {
         /// The address that was to be listened on.
         address: String,
@@ -121,7 +124,8 @@ pub fn check_settings(config: &Config) -> Result<(), config::ConfigError> {
     // What the table of routes says of bounds is made of those that are in force: whoever asks first
     // for them fixes them.
     config.bounds.clone().set();
-    http::check_deprecations(config)
+    http::check_deprecations(config)?;
+    tls::check(config)
 }
 
 /// Starts the server and serves until it is told to stop.
@@ -146,10 +150,7 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     log::start(&config.log);
     colloquy_runtime::threads::register("main");
     config.bounds.clone().set();
-    let bound = http::bind(&config.server).map_err(|error| RunError::Bind {
-        address: config.server.bind.clone(),
-        error,
-    })?;
+    let bound = http::bind(config).map_err(|(address, error)| RunError::Bind { address, error })?;
     make_folder(&config.store.path)?;
     let webhooks = WebhookSettings::from(&config.webhooks);
     let courier: Arc<HttpCourier> = Arc::new(HttpCourier::start(
@@ -167,7 +168,7 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         demo::begin_a_week_ago();
     }
     let url = match config.server.public_url.as_str() {
-        "" => format!("http://{}", bound.address),
+        "" => startup::url(bound.address, config),
         public_url => public_url.to_owned(),
     };
     let (sender, source) = (Arc::<HttpCourier>::clone(&courier), IssuerKeys::new()?);
@@ -175,7 +176,8 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         system,
         first_start,
     } = System::open(config.settings(&url), sender, source)?;
-    if let Err(error) = startup::hand_over(&bound.address, &first_start) {
+    if let Err(error) = startup::hand_over(&startup::asked_at(bound.address, config), &first_start)
+    {
         if first_start.keys.is_some() {
             return Err(give_up(&system, first_store, error));
         }
@@ -189,11 +191,17 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         let address = bound.address;
         let server = bound.serve(&config.server, Arc::clone(&app))?;
         if is_demo {
-            actix_web::rt::spawn(demo::play(system.clone(), address, plays_a_week));
+            let place = demo::Place::new(address, config)?;
+            actix_web::rt::spawn(demo::play(system.clone(), place, plays_a_week));
+        }
+        if let Some(tls) = &app.tls {
+            let every = Duration::from_secs_f64(config.tls.check_seconds);
+            actix_web::rt::spawn(tls::keep_fresh(Arc::clone(tls), every));
         }
         let drain_seconds = config.server.drain_seconds;
         reload::when_told(Arc::clone(&app), Arc::clone(&settings))?;
-        shutdown::serve_until_told(server, &app, drain_seconds).await
+        shutdown::serve_until_told(server, &app, drain_seconds).await?;
+        Ok::<_, RunError>(())
     })?;
     drop(history);
     system.close();

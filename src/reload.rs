@@ -21,6 +21,8 @@ const LIVE: [&str; 8] = [
     "security_headers.",
     "supervision.",
 ];
+/// The same of a server that speaks TLS; one that does not can't begin to.
+const LIVE_WITH_TLS: [&str; 3] = ["tls.admin_client_", "tls.certificate", "tls.key"];
 /// Begins as they do, but what operators may do is settled at the start.
 const DRILLS: &str = "supervision.drills";
 
@@ -62,6 +64,8 @@ fn read_again(app: &AppState, started: &Loaded) -> Result<Loaded, ConfigError> {
 
 /// Says which settings have changed, and which of them only a restart would let hold.
 fn tell(started: &Loaded, held: &Loaded, read: &Loaded) {
+    let has_tls = started.config.tls.is_on() && read.config.tls.is_on();
+    let is_live = |name: &str| is_live(name) || has_tls && is_one_of(&LIVE_WITH_TLS, name);
     let mut holds_now = held.changes(read);
     holds_now.retain(|name| is_live(name));
     let mut needs_a_restart = started.changes(read);
@@ -76,5 +80,9 @@ fn tell(started: &Loaded, held: &Loaded, read: &Loaded) {
 }
 
 fn is_live(name: &str) -> bool {
-    name != DRILLS && LIVE.iter().any(|live| name.starts_with(live))
+    name != DRILLS && is_one_of(&LIVE, name)
+}
+
+fn is_one_of(beginnings: &[&str], name: &str) -> bool {
+    beginnings.iter().any(|live| name.starts_with(live))
 }

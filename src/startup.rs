@@ -14,7 +14,7 @@ use crate::config::{Config, INDEX_ENDING, MESSAGE_INDEX_ENDING};
 ///
 /// # Errors
 /// They could not be written to the end: nobody has them.
-pub(crate) fn hand_over(address: &SocketAddr, first: &FirstStart) -> io::Result<()> {
+pub(crate) fn hand_over(url: &str, first: &FirstStart) -> io::Result<()> {
     let token = first
         .operator_token
         .as_ref()
@@ -24,14 +24,14 @@ pub(crate) fn hand_over(address: &SocketAddr, first: &FirstStart) -> io::Result<
         (None, Some(token)) => {
             format!("First start. This secret is shown only now:\n\n{token}\n")
         }
-        (Some(keys), token) => with_keys(*address, keys, &token.unwrap_or_default()),
+        (Some(keys), token) => with_keys(url, keys, &token.unwrap_or_default()),
     };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-fn with_keys(address: SocketAddr, keys: &FirstKeys, token: &str) -> String {
+fn with_keys(url: &str, keys: &FirstKeys, token: &str) -> String {
     format!(
         "First start: one account was made. These secrets are shown only now:\n
   test key:       {test}
@@ -39,11 +39,10 @@ fn with_keys(address: SocketAddr, keys: &FirstKeys, token: &str) -> String {
   read-only key:  {}
 {token}
 Make a first customer:\n
-  curl -s http://{}/v1/customers -H 'Authorization: Bearer {test}' -H 'Content-Type: application/json' \
+  curl -s {url}/v1/customers -H 'Authorization: Bearer {test}' -H 'Content-Type: application/json' \
          -d '{{\"name\":\"Ada Lovelace\"}}'\n\n",
         keys.production,
         keys.read,
-        reachable(address),
         test = keys.test,
     )
 }
@@ -68,12 +67,13 @@ pub(crate) fn take_back(store: &Path) -> io::Result<()> {
 /// Tells the operator on standard output where the server listens.
 pub(crate) fn announce(address: &SocketAddr, config: &Config) {
     say(&format!(
-        "Colloquy {} listening on http://{address}\n",
-        env!("CARGO_PKG_VERSION")
+        "Colloquy {} listening on {}\n",
+        env!("CARGO_PKG_VERSION"),
+        url(*address, config)
     ));
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && !config.tls.is_on() {
         let metrics_public = config.metrics.public;
-        tracing::warn!(%address, metrics_public, "not bound to loopback: traffic belongs on HTTPS, put a TLS proxy in front");
+        tracing::warn!(%address, metrics_public, "not bound to loopback: traffic belongs on HTTPS, set [tls] or put a TLS proxy in front");
     }
 }
 
@@ -92,6 +92,25 @@ pub(crate) fn say(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         tracing::warn!(%error, "stdout can't be written");
+    }
+}
+
+/// What stands before the paths of whoever listens at this address.
+pub(crate) fn url(address: SocketAddr, config: &Config) -> String {
+    let scheme = match config.tls.is_on() {
+        true => "https",
+        false => "http",
+    };
+    format!("{scheme}://{address}")
+}
+
+/// What a client on this machine writes before a path. Where the server shows a certificate, the name in
+/// it is the public one.
+pub(crate) fn asked_at(address: SocketAddr, config: &Config) -> String {
+    let public_url = &config.server.public_url;
+    match config.tls.is_on() && !public_url.is_empty() {
+        true => public_url.clone(),
+        false => url(reachable(address), config),
     }
 }
 

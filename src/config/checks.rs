@@ -13,7 +13,7 @@ use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
 use super::sections::{
-    Backup, Config, Deprecation, Encryption, Issuer, OAuth, Server, StoreKind, Webhooks,
+    Backup, Config, Deprecation, Encryption, Issuer, OAuth, Server, StoreKind, Tls, Webhooks,
 };
 
 /// The longest wait that a setting may name.
@@ -57,6 +57,7 @@ impl Config {
     /// What types can't say: bounds, and how values go together.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         self.server.check()?;
+        self.tls.check(&self.server)?;
         self.check_limits()?;
         self.check_texts()?;
         if !(0.0..=36_500.0).contains(&self.events.retention_days) {
@@ -404,6 +405,69 @@ impl Server {
             wrong(
                 "server.trusted_proxies",
                 "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Tls {
+    /// What can be said without the files: these are looked at by whoever speaks TLS with them.
+    fn check(&self, server: &Server) -> Result<(), Wrong> {
+        for (key, value, needs, is_there) in [
+            ("tls.key", &self.key, "tls.certificate", self.is_on()),
+            (
+                "tls.admin_client_ca",
+                &self.admin_client_ca,
+                "tls.certificate",
+                self.is_on(),
+            ),
+            (
+                "tls.redirect_from",
+                &self.redirect_from,
+                "tls.certificate",
+                self.is_on(),
+            ),
+            (
+                "tls.admin_client_certificate",
+                &self.admin_client_certificate,
+                "tls.admin_client_key",
+                !self.admin_client_key.is_empty(),
+            ),
+            (
+                "tls.admin_client_key",
+                &self.admin_client_key,
+                "tls.admin_client_certificate",
+                !self.admin_client_certificate.is_empty(),
+            ),
+        ] {
+            if !value.is_empty() && !is_there {
+                wrong(key, &format!("must be empty unless {needs} is given"))?;
+            }
+        }
+        if self.is_on() && self.key.is_empty() {
+            wrong("tls.key", "must be given where tls.certificate is")?;
+        }
+        if !(self.check_seconds > 0.0 && self.check_seconds <= 86_400.0) {
+            wrong("tls.check_seconds", "must be more than 0 and at most 86400")?;
+        }
+        if !self.redirect_from.is_empty() && self.redirect_from.parse::<SocketAddr>().is_err() {
+            wrong(
+                "tls.redirect_from",
+                "must be an address and a port, such as \"0.0.0.0:80\", or empty",
+            )?;
+        }
+        let url = &server.public_url;
+        if self.is_on() && !url.is_empty() && !url.starts_with("https://") {
+            wrong(
+                "server.public_url",
+                "must begin with https:// where tls.certificate is given",
+            )?;
+        }
+        if !self.redirect_from.is_empty() && url.is_empty() {
+            wrong(
+                "server.public_url",
+                "must be given where tls.redirect_from is: it says where that leads",
             )?;
         }
         Ok(())

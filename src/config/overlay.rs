@@ -6,16 +6,21 @@ use std::collections::HashMap;
 use toml::{Table, Value};
 
 use super::ConfigError;
+use crate::tls::is_pem;
 
 /// Variables of the environment that are settings.
 const VARIABLE: &str = "COLLOQUY__";
 /// The settings that are secrets, or hold one. Each can be given as a file that holds it.
-const SECRETS: [&str; 4] = [
+const SECRETS: [&str; 6] = [
     "admin.token",
     "encryption.master_key",
     "encryption.previous_master_key",
     "store.uri",
+    "tls.admin_client_key",
+    "tls.key",
 ];
+/// The settings that are a key itself, or the name of its file, which is no secret.
+const KEYS_OR_FILES: [&str; 2] = ["tls.admin_client_key", "tls.key"];
 /// Behind the name of a setting it says that a file holds it.
 const FILE: &str = "_file";
 /// Stands in the place of a secret.
@@ -277,6 +282,7 @@ fn typed(text: &str) -> Value {
 /// in with it.
 pub(super) fn shown(key: &str, value: &Value) -> String {
     match value.as_str() {
+        Some(text) if KEYS_OR_FILES.contains(&key) && !is_pem(text) => value.to_string(),
         Some(text) if SECRETS.contains(&key) && !text.is_empty() => {
             Value::from(without_secret(text)).to_string()
         }

@@ -15,6 +15,8 @@ use serde::{Deserialize, Deserializer};
 pub struct Config {
     /// Where and how it listens.
     pub server: Server,
+    /// With which certificate it speaks TLS, if it does.
+    pub tls: Tls,
     /// Where data is stored, and in which kind of store.
     pub store: Store,
     /// Copies of the store, made while it serves.
@@ -78,6 +80,27 @@ pub struct Server {
     pub read_bytes_per_second_min: u32,
     pub linger_seconds: f64,
     pub trusted_proxies: Vec<String>,
+}
+
+/// `[tls]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Tls {
+    pub certificate: String,
+    pub key: String,
+    pub admin_client_ca: String,
+    pub admin_client_certificate: String,
+    pub admin_client_key: String,
+    pub check_seconds: f64,
+    pub redirect_from: String,
+}
+
+impl Tls {
+    /// Whether the server speaks TLS itself.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.certificate.is_empty()
+    }
 }
 
 /// `[store]`

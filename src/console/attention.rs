@@ -23,6 +23,8 @@ const REQUESTS_MIN: f64 = 20.0;
 const SHARE_FAILED: f64 = 0.01;
 /// … and a larger one that is refused, too.
 const SHARE_REFUSED: f64 = 0.5;
+/// In fewer days a certificate should be renewed; whoever renews by themselves has done so before.
+const DAYS_LEFT_FEW: i64 = 14;
 /// Endpoints that are looked at.
 const ENDPOINTS_MAX: u64 = 1_000;
 
@@ -63,6 +65,7 @@ pub(super) async fn look(app: &AppState, session: &Session, hour: &Series) -> Lo
         Err(reason) => things.push(unknown("webhook endpoints", &reason, "/console/store")),
     }
     things.extend(of_requests(hour));
+    things.extend(of_certificate(app));
     things.sort_by_key(|thing| !thing.is_bad);
     Looked {
         things,
@@ -147,6 +150,22 @@ fn of_store(app: &AppState, store: &Value) -> Vec<Thing> {
         say(false, what, "Searches do not find the newest texts yet.");
     }
     things
+}
+
+fn of_certificate(app: &AppState) -> Option<Thing> {
+    let days_left = app.tls.as_ref()?.days_left();
+    (days_left < DAYS_LEFT_FEW).then(|| Thing {
+        is_bad: days_left < 1,
+        what: match days_left {
+            ..0 => "The TLS certificate has ended".to_owned(),
+            0 => "The TLS certificate ends today".to_owned(),
+            days => format!("The TLS certificate ends in {days} days"),
+        },
+        meaning: "Put the renewed files in their place: they are taken from there without a restart, or the log says why not."
+            .to_owned(),
+        link: "/console/nodes".to_owned(),
+        action: "See the nodes",
+    })
 }
 
 fn of_kind(kind: &Value) -> Vec<Thing> {

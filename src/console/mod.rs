@@ -68,7 +68,9 @@ pub(crate) use self::reply::{Ending, Reply};
 use self::forms::Form;
 use self::layout::Page;
 use self::session::Session;
-use crate::http::{self, AppState, BodyReader, Kind, Problem, check_same_site};
+use crate::http::{
+    self, AppState, BodyReader, Kind, Problem, check_client_certificate, check_same_site,
+};
 
 /// The methods that pages take.
 const METHODS: &str = "GET, HEAD, POST";
@@ -141,6 +143,11 @@ pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> Result<Rep
         Ok(session) => session,
         Err(problem) => return Ok(refused(&visit, None, &problem, &[])),
     };
+    if session.as_ref().is_some_and(Session::is_operator)
+        && let Err(problem) = check_client_certificate(&visit.app, &visit.request)
+    {
+        return Ok(refused(&visit, None, &problem, &[]));
+    }
     let answered = answer(&visit, session.as_ref(), &segments, body).await;
     Ok(answered.unwrap_or_else(|problem| refused(&visit, session.as_ref(), &problem, &[])))
 }

@@ -12,7 +12,7 @@ use super::reply::{Ending, Reply};
 use super::session::{self, Session};
 use super::{Asked, Visit, authorize, password};
 use crate::console::no_such_page;
-use crate::http::{Kind, Problem};
+use crate::http::{Kind, Problem, check_client_certificate};
 
 const NAME: Field<'_> = Field {
     name: "name",
@@ -102,6 +102,10 @@ async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
     if let Some(seconds) = addresses.blocked(visit.address, now) {
         let reason = "too many tries to sign in from this address";
         return Ok(tried_too_often(visit, form, reason, seconds));
+    }
+    if form.filled("token").is_some() {
+        // Without one, nobody finds out whether a token is the operators'.
+        check_client_certificate(&visit.app, &visit.request)?;
     }
     let sign_ins = &visit.app.system.sign_ins;
     let opened = match form.filled("token") {

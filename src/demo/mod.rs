@@ -24,10 +24,13 @@ use colloquy_model::text::Name;
 use colloquy_model::time::{self, Timestamp};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, Method, redirect};
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 
+use crate::config::{Config, ConfigError};
 use crate::courier::tls;
-use crate::startup::{reachable, say};
+use crate::startup::{self, reachable, say};
+use crate::tls::of_this_server;
 
 /// By this name a later start finds the account again.
 const ACCOUNT: &str = "Nordlicht Outdoor (demo)";
@@ -75,20 +78,39 @@ pub(crate) fn begin_a_week_ago() {
     time::be_behind(WEEK);
 }
 
+/// Where the demo finds its server, as any other client on this machine.
+pub(crate) struct Place {
+    url: String,
+    tls: Option<ClientConfig>,
+}
+
+impl Place {
+    /// The server that is bound to this address, with these settings.
+    ///
+    /// # Errors
+    /// The settings name no certificate that can be used.
+    pub(crate) fn new(address: SocketAddr, config: &Config) -> Result<Self, ConfigError> {
+        Ok(Place {
+            url: startup::url(reachable(address), config),
+            tls: of_this_server(&config.tls)?,
+        })
+    }
+}
+
 /// Fills the demo's account and lets it go on, until the server stops. `of_a_week`: the clock was
 /// set back, and comes to the present with the filling.
-pub(crate) async fn play(system: Arc<System>, address: SocketAddr, of_a_week: bool) {
-    if let Err(error) = show(&system, address, of_a_week).await {
+pub(crate) async fn play(system: Arc<System>, place: Place, of_a_week: bool) {
+    if let Err(error) = show(&system, place, of_a_week).await {
         tracing::error!(%error, "the demo has ended; the server goes on");
     }
 }
 
-async fn show(system: &System, address: SocketAddr, of_a_week: bool) -> Result<(), DemoError> {
+async fn show(system: &System, place: Place, of_a_week: bool) -> Result<(), DemoError> {
     // Before that, nobody could make the account.
     while !system.ready() {
         tokio::time::sleep(START_LOOK).await;
     }
-    let mut api = Api::open(system, reachable(address)).await?;
+    let mut api = Api::open(system, place).await?;
     let people = api.people().await?;
     let conversations = api.get("/v1/conversations?limit=1").await?;
     let known = conversations
@@ -97,7 +119,7 @@ async fn show(system: &System, address: SocketAddr, of_a_week: bool) -> Result<(
         .unwrap_or_default();
     // Who signs in while a week is played would be signed in for a session of then.
     if !of_a_week {
-        api.let_in(&people, address).await?;
+        api.let_in(&people).await?;
     }
     if known == 0 {
         api.to_play = of_a_week.then(|| AtomicU32::new(REQUESTS));
@@ -108,7 +130,7 @@ async fn show(system: &System, address: SocketAddr, of_a_week: bool) -> Result<(
         filled.0.and(filled.1)?;
     }
     if of_a_week {
-        api.let_in(&people, address).await?;
+        api.let_in(&people).await?;
     }
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -141,20 +163,21 @@ struct Api {
 
 impl Api {
     /// Finds or makes the account, and makes a key for this run.
-    async fn open(system: &System, address: SocketAddr) -> Result<Self, DemoError> {
+    async fn open(system: &System, place: Place) -> Result<Self, DemoError> {
         let client = |error: String| DemoError::Client(error);
         let account = match known(system) {
             Some(account) => account,
             None => make_account(system).await?,
         };
+        let usual = || tls().map_err(|error| client(error.to_string()));
         Ok(Api {
             client: Client::builder()
-                .tls_backend_preconfigured(tls().map_err(|error| client(error.to_string()))?)
+                .tls_backend_preconfigured(place.tls.map_or_else(usual, Ok)?)
                 .redirect(redirect::Policy::none())
                 .no_proxy()
                 .build()
                 .map_err(|error| client(error.to_string()))?,
-            base: format!("http://{address}"),
+            base: place.url,
             key: make_key(system, account).await?,
             to_play: None,
         })
@@ -242,11 +265,11 @@ impl Api {
     }
 
     /// Says where to sign in, as whom.
-    async fn let_in(&self, people: &[String], address: SocketAddr) -> Result<(), DemoError> {
+    async fn let_in(&self, people: &[String]) -> Result<(), DemoError> {
         let password = self.invite(people).await?;
         say(&format!(
-            "\nThe demo: sign in at http://{}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\nSome of it goes on by itself.\n",
-            reachable(address)
+            "\nThe demo: sign in at {}/console/sign-in\n\n  name:     {ADMIN}\n  password: {password}\n\nSome of it goes on by itself.\n",
+            self.base
         ));
         Ok(())
     }

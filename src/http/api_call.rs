@@ -16,8 +16,9 @@ use colloquy_model::time::Timestamp;
 
 use super::app_state::AppState;
 use super::budget::BudgetOwner;
+use super::connection_data::ConnectionData;
 use super::csv::ListFormat;
-use super::idle::{IdleTimer, InUse};
+use super::idle::InUse;
 use super::problem::Problem;
 use super::router::PathParameters;
 
@@ -134,7 +135,7 @@ impl ApiCall {
 
     /// Its connection, in use for as long as somebody has this.
     pub(crate) fn connection(&self) -> Option<InUse> {
-        self.request.conn_data().map(IdleTimer::in_use)
+        ConnectionData::of(&self.request).map(|connection| connection.in_use())
     }
 
     /// The query of the request's URL, as it came.

@@ -26,6 +26,7 @@ use crate::config::{Config, ConfigError};
 use crate::console::History;
 use crate::courier::HttpCourier;
 use crate::descriptors;
+use crate::tls::ListenerTls;
 
 /// The state that all requests share, fixed at the start.
 pub(crate) struct AppState {
@@ -52,6 +53,8 @@ pub(crate) struct AppState {
     /// How many connections may be open at once.
     pub(crate) connections_max: usize,
     pub(crate) connections: Arc<Connections>,
+    /// The listener's TLS; none where it speaks plain HTTP.
+    pub(crate) tls: Option<Arc<ListenerTls>>,
     pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) metrics: Metrics,
     /// What the metrics were in the last hour and day.
@@ -67,7 +70,7 @@ impl AppState {
     /// Prepares all that does not change between requests.
     ///
     /// # Errors
-    /// The settings deprecate what there is not.
+    /// The settings deprecate what there is not, or name no certificate that can be used.
     pub(crate) fn new(
         config: &Config,
         system: Arc<System>,
@@ -76,6 +79,8 @@ impl AppState {
     ) -> Result<Self, ConfigError> {
         let router = Router::new(routes::operations());
         let live = LiveSettings::new(router.operations(), config, public_url)?;
+        let tls = config.tls.is_on().then(|| ListenerTls::new(&config.tls));
+        let tls = tls.transpose()?;
         let connections_max = descriptors::connections(config.server.connections_max);
         let idle = IdleLimits::new(config);
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
@@ -94,6 +99,7 @@ impl AppState {
             request_metrics: Arc::clone(&request_metrics),
             live_connections: Arc::clone(&live_connections),
             connections: Arc::clone(&connections),
+            tls: tls.clone(),
             bodies: Arc::clone(&in_flight),
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
@@ -117,6 +123,7 @@ impl AppState {
             proxies: config.server.proxies(),
             connections_max,
             connections,
+            tls,
             request_metrics,
             metrics,
             history: History::default(),
@@ -136,9 +143,12 @@ impl AppState {
     /// Lets what the settings say anew hold for every request that begins from now on.
     ///
     /// # Errors
-    /// They deprecate what there is not; nothing has changed.
+    /// They deprecate what there is not, or name no certificate that can be used; nothing has changed.
     pub(crate) fn set_anew(&self, config: &Config) -> Result<(), ConfigError> {
         let live = LiveSettings::new(self.router.operations(), config, &self.public_url)?;
+        if let Some(tls) = self.tls.iter().find(|_| config.tls.is_on()) {
+            tls.replace(&config.tls)?;
+        }
         self.live.store(Arc::new(live));
         self.system
             .reconfigure(config.plan_rates(), &config.policies());

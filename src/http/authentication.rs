@@ -18,10 +18,10 @@ use ipnet::IpNet;
 use super::admission::Arrival;
 use super::api_call::Credential;
 use super::app_state::AppState;
-use super::conversation_access;
 use super::operation::{AuthRequirement, Verb};
 use super::problem::{Kind, Outcome, Problem};
 use super::signed_requests;
+use super::{client_certificate, conversation_access};
 
 /// The user for whom a key acts.
 const ACTING_USER: HeaderName = HeaderName::from_static("x-acting-user");
@@ -59,6 +59,10 @@ pub(super) async fn identify(
     arrival: Arrival,
 ) -> Result<Credential, Problem> {
     let (address, now) = (arrival.address, arrival.at);
+    if auth == AuthRequirement::Operator {
+        // Without one, nobody finds out whether a token is the operators'.
+        client_certificate::check(app, request)?;
+    }
     let headers = request.headers();
     let bearer = bearer(headers);
     let found = match auth {

@@ -2,10 +2,9 @@
 //! keep others out, and nobody keeps one that is idle for too long.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use colloquy_model::network::includes;
 use ipnet::IpNet;
@@ -33,7 +32,15 @@ pub(crate) struct Connections {
     open: Mutex<Open>,
 }
 
-/// One connection; dropped with it.
+/// A connection that was let in.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) peer: SocketAddr,
+    pub(super) idle: IdleTimer,
+    _counted: Connection,
+}
+
+/// One connection that counts; dropped with it.
 #[derive(Debug)]
 struct Connection {
     connections: Arc<Connections>,
@@ -51,17 +58,16 @@ impl Connections {
         })
     }
 
-    /// Counts a new connection and starts its timer, or ends it where its address has too many.
-    pub(crate) fn note(self: &Arc<Self>, stream: &TcpStream, with: &mut Extensions) {
-        // One whose peer is gone already ends by itself.
-        let Ok(peer) = stream.peer_addr() else { return };
-        match self.enter(peer.ip().to_canonical()) {
-            Some(connection) => {
-                with.insert(connection);
-                with.insert(IdleTimer::start(SocketHandle::of(stream), self.idle));
-            }
-            None => SocketHandle::of(stream).end(),
-        }
+    /// Counts a new connection and starts its timer; none where its address has too many, or its
+    /// peer is gone already.
+    pub(super) fn admit(self: &Arc<Self>, stream: &TcpStream) -> Option<Admitted> {
+        let peer = stream.peer_addr().ok()?;
+        let counted = self.enter(peer.ip().to_canonical())?;
+        Some(Admitted {
+            peer,
+            idle: IdleTimer::start(SocketHandle::of(stream), self.idle),
+            _counted: counted,
+        })
     }
 
     fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Connection> {

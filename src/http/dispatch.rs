@@ -4,7 +4,6 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,13 +26,13 @@ use super::authentication::{self, Acting, Needs};
 use super::body::{BodyReader, Encoding, RawBody, check_media_type};
 use super::budget::BudgetOwner;
 use super::concurrency::ConcurrencyPermit;
+use super::connection_data::ConnectionData;
 use super::deprecations::DeprecatedUse;
 use super::forwarded;
 use super::headers::{REQUEST_ID, block_bytes, line_bytes};
-use super::idle::{IdleTimer, InUse};
+use super::idle::InUse;
 use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::Output;
-use super::pipelining::Turns;
 use super::problem::{Kind, Outcome, Problem, TOO_MANY_ANSWERS};
 use super::request_log::{Answered, bytes_out};
 use super::router::{PathParameters, RouteMatch};
@@ -98,17 +97,15 @@ pub(super) async fn serve(
     let tracking = Arc::clone(&app);
     let guard = tracking.in_flight.enter();
     let (request, mut payload) = request.into_parts();
-    request
-        .conn_data::<Rc<Turns>>()
-        .into_iter()
-        .for_each(|turns| turns.begin());
+    let connection = ConnectionData::of(&request);
+    connection.iter().for_each(|one| one.turns.begin());
     let request_id = request_id(request.headers());
     let too_late = guard.too_late;
     let mut context = RequestContext {
         app,
         request: request.clone(),
         request_id,
-        connection: request.conn_data().map(IdleTimer::in_use),
+        connection: connection.map(|connection| connection.in_use()),
         rate_limit: None,
         owner: None,
         large_answer: None,

@@ -9,7 +9,7 @@ use actix_web::http::header::{
 use actix_web::{HttpRequest, HttpResponseBuilder};
 use colloquy_actors::limiter::RateLimitStatus;
 
-use crate::config;
+use crate::config::Config;
 
 /// The caller's or our name for a request.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -22,6 +22,10 @@ const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// For how long a browser comes back over HTTPS only, where the server speaks TLS and nothing else
+/// is set.
+const TWO_YEARS: &str = "max-age=63072000";
 
 /// Who is to read a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +50,12 @@ pub(crate) struct SecurityHeaders {
 }
 
 impl SecurityHeaders {
-    pub(super) fn new(settings: &config::SecurityHeaders) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
+        let settings = &config.security_headers;
+        let transport_security = match settings.strict_transport_security.as_str() {
+            "" if config.tls.is_on() => TWO_YEARS,
+            said => said,
+        };
         let value = |text: &str| {
             HeaderValue::from_str(text)
                 .ok()
@@ -54,12 +63,12 @@ impl SecurityHeaders {
         };
         let mut everywhere = vec![(API_VERSION, HeaderValue::from_static("1.0"))];
         for (name, text) in [
-            (X_CONTENT_TYPE_OPTIONS, &settings.x_content_type_options),
-            (REFERRER_POLICY, &settings.referrer_policy),
             (
-                STRICT_TRANSPORT_SECURITY,
-                &settings.strict_transport_security,
+                X_CONTENT_TYPE_OPTIONS,
+                settings.x_content_type_options.as_str(),
             ),
+            (REFERRER_POLICY, &settings.referrer_policy),
+            (STRICT_TRANSPORT_SECURITY, transport_security),
         ] {
             everywhere.extend(value(text).map(|value| (name, value)));
         }

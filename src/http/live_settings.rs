@@ -37,7 +37,7 @@ impl LiveSettings {
         let mut document = openapi::document(operations, config, public_url);
         deprecations.mark(operations, &mut document);
         Ok(LiveSettings {
-            security_headers: SecurityHeaders::new(&config.security_headers),
+            security_headers: SecurityHeaders::new(config),
             cors: Cors::new(&config.cors),
             metrics_public: config.metrics.public,
             requests_logged: config.log.requests,

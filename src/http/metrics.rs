@@ -13,6 +13,7 @@ use super::budget::Budget;
 use super::connections::Connections;
 use super::realtime::LiveConnections;
 use super::request_metrics::RequestMetrics;
+use crate::tls::ListenerTls;
 
 /// Every metric's name begins with it.
 const PREFIX: &str = "colloquy";
@@ -28,6 +29,7 @@ pub(super) struct Sources {
     pub(super) request_metrics: Arc<RequestMetrics>,
     pub(super) live_connections: Arc<LiveConnections>,
     pub(super) connections: Arc<Connections>,
+    pub(super) tls: Option<Arc<ListenerTls>>,
     pub(super) bodies: Arc<Budget>,
     pub(super) answers: Arc<Budget>,
     pub(super) system: Arc<System>,
@@ -39,6 +41,7 @@ impl Metrics {
             request_metrics,
             live_connections,
             connections,
+            tls,
             bodies,
             answers,
             system,
@@ -49,6 +52,14 @@ impl Metrics {
         metrics.register(move |out| {
             let open = connections.open();
             out.gauge("connections", "Connections that are open.", open)
+        });
+        metrics.register(move |out| match &tls {
+            Some(tls) => out.gauge(
+                "tls_certificate_days_left",
+                "Whole days until the listener's certificate ends.",
+                tls.days_left(),
+            ),
+            None => Ok(()),
         });
         metrics.register(move |out| {
             out.gauge(

@@ -20,9 +20,11 @@
 //! - `app_state.rs` what all requests share; `metrics.rs` the registry of metrics,
 //!   `request_metrics.rs` how many requests there were and how long they took;
 //!   `in_flight_requests.rs` which are under way; `request_log.rs` a line of the log for each
-//! - `server.rs` the listener; `connections.rs` who is connected, `idle.rs` for how long without a
-//!   request, `pipelining.rs` how many requests are read ahead, `socket_handle.rs` a connection
-//!   below HTTP
+//! - `server.rs` the listeners; `connections.rs` who is connected, `idle.rs` for how long without a
+//!   request, `pipelining.rs` how many requests are read ahead, `stream.rs` a connection as bytes,
+//!   encrypted or not, `http2.rs` HTTP/2, `connection_data.rs` what requests know of their connection,
+//!   `client_certificate.rs` whether an operator's has one, `redirect.rs` what is answered over plain
+//!   HTTP beside TLS, `socket_handle.rs` a connection below HTTP
 
 mod accept;
 mod admission;
@@ -32,8 +34,10 @@ mod authentication;
 mod authorization;
 mod body;
 mod budget;
+mod client_certificate;
 mod concurrency;
 mod conditions;
+mod connection_data;
 mod connections;
 mod conversation_access;
 mod cors;
@@ -43,6 +47,7 @@ mod dispatch;
 mod docs;
 mod forwarded;
 mod headers;
+mod http2;
 mod idempotency;
 mod idle;
 mod in_flight_requests;
@@ -62,6 +67,7 @@ mod pipelining;
 mod problem;
 mod query;
 mod realtime;
+mod redirect;
 mod refused;
 mod request_log;
 mod request_metrics;
@@ -74,6 +80,7 @@ mod same_site;
 mod server;
 mod signed_requests;
 mod socket_handle;
+mod stream;
 mod strict_json;
 
 use crate::config::{Config, ConfigError};
@@ -85,6 +92,7 @@ pub(crate) use authorization::{
 };
 pub(crate) use body::{BodyReader, read_form};
 pub(crate) use budget::BudgetOwner;
+pub(crate) use client_certificate::check as check_client_certificate;
 pub(crate) use forwarded::is_encrypted;
 pub(crate) use in_process::{Found, InProcess, Request, undecided};
 pub(crate) use operation::Verb;

@@ -28,8 +28,9 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
             kinds.extend([Kind::Unauthorized, Kind::Forbidden]);
             kinds.extend([Kind::RateLimited, Kind::QuotaExceeded]);
         }
-        AuthRequirement::Operator | AuthRequirement::Metrics => {
-            kinds.extend([Kind::Unauthorized, Kind::RateLimited])
+        AuthRequirement::Metrics => kinds.extend([Kind::Unauthorized, Kind::RateLimited]),
+        AuthRequirement::Operator => {
+            kinds.extend([Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
         }
     }
     if operation.path.contains('{') {

@@ -8,10 +8,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use actix_web::rt::net::TcpStream;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr_iter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connection_data::ConnectionData;
+use super::stream::Stream;
 
 /// Requests of one connection that may wait for their turn.
 const WAITING_MAX: usize = 16;
@@ -37,34 +39,31 @@ impl Turns {
 /// any full buffer.
 #[derive(Debug)]
 pub(super) struct Paced {
-    stream: TcpStream,
-    turns: Rc<Turns>,
+    stream: Stream,
+    data: Rc<ConnectionData>,
     heads: Heads,
     /// Read and not given on yet: it begins with the end of a first line whose request has to wait.
     held: Bytes,
 }
 
 impl Paced {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: Stream, data: Rc<ConnectionData>) -> Self {
         Paced {
             stream,
-            turns: Rc::default(),
+            data,
             heads: Heads::default(),
             held: Bytes::new(),
         }
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
-    pub(super) fn turns(&self) -> Rc<Turns> {
-        Rc::clone(&self.turns)
+    /// What its requests know of it.
+    pub(super) fn data(&self) -> Rc<ConnectionData> {
+        Rc::clone(&self.data)
     }
 
     /// How many requests there is room for.
     fn room(&self) -> usize {
-        WAITING_MAX.saturating_sub(self.heads.seen.saturating_sub(self.turns.begun.get()))
+        WAITING_MAX.saturating_sub(self.heads.seen.saturating_sub(self.data.turns.begun.get()))
     }
 }
 
@@ -77,7 +76,10 @@ impl AsyncRead for Paced {
         let this = self.get_mut();
         let room = this.room();
         if !this.held.is_empty() && room == 0 {
-            this.turns.waiting.replace(Some(context.waker().clone()));
+            this.data
+                .turns
+                .waiting
+                .replace(Some(context.waker().clone()));
             return Poll::Pending;
         }
         let before = buffer.filled().len();
@@ -96,7 +98,10 @@ impl AsyncRead for Paced {
             this.held = held.freeze();
             buffer.set_filled(before + given);
             if given == 0 {
-                this.turns.waiting.replace(Some(context.waker().clone()));
+                this.data
+                    .turns
+                    .waiting
+                    .replace(Some(context.waker().clone()));
                 return Poll::Pending;
             }
         }

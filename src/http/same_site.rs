@@ -38,7 +38,8 @@ fn text<'r>(request: &'r HttpRequest, name: &HeaderName) -> Option<&'r str> {
 }
 
 /// Whether pages of this origin are this server's: that of the public address, or that of the host
-/// that was asked, with the scheme that a believed proxy, the public address, or nobody names.
+/// that was asked, with the scheme that a believed proxy or the public address names, or that the
+/// server speaks.
 fn is_own_origin(app: &AppState, request: &HttpRequest, origin: &str) -> bool {
     let public = Url::parse(&app.public_url).map(|url| url.origin().ascii_serialization());
     let public = public.unwrap_or_default();
@@ -46,7 +47,8 @@ fn is_own_origin(app: &AppState, request: &HttpRequest, origin: &str) -> bool {
     let asked = text(request, &HOST).unwrap_or(public_host);
     let is_public = asked.eq_ignore_ascii_case(public_host);
     let forwarded = forwarded::scheme(&app.proxies, request);
-    let scheme = forwarded.unwrap_or(if is_public { public_scheme } else { "http" });
+    let by_itself = if app.tls.is_some() { "https" } else { "http" };
+    let scheme = forwarded.unwrap_or(if is_public { public_scheme } else { by_itself });
     let own = format!("{scheme}://{asked}");
     // A proxy may ask by a name of its own, or speak of its own last step only.
     let public_holds = !is_public || public_scheme == "https";

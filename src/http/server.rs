@@ -1,35 +1,75 @@
-//! The listener: how many workers, which time-outs, and each worker's share of the actors.
+//! The listeners: how many workers, which time-outs, each worker's share of the actors, and a
+//! connection's way to its version of HTTP.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::{Extensions, HttpService, KeepAlive};
-use actix_server::Server;
-use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_http::body::{BoxBody, MessageBody};
+use actix_http::{Extensions, HttpService, KeepAlive, Request, Response};
+use actix_server::{GracefulShutdownSignal, Server};
+use actix_service::{
+    IntoServiceFactory, Service, ServiceFactory, ServiceFactoryExt, fn_factory, fn_service,
+    map_config,
+};
 use actix_web::App;
 use actix_web::dev::{AppConfig, ServiceRequest};
 use actix_web::rt::net::TcpStream;
+use tokio::time::timeout;
 
 use super::app_state::AppState;
+use super::connection_data::ConnectionData;
+use super::connections::{Admitted, Connections};
 use super::dispatch::serve;
 use super::pipelining::Paced;
-use crate::config;
+use super::stream::Stream;
+use super::{http2, redirect};
+use crate::config::{self, Config};
+use crate::tls::ListenerTls;
 
 /// Connections that may wait to be taken.
 const BACKLOG: u32 = 2_048;
+/// What HTTP/2 counts of a header beside its bytes, for as many headers as a head may have.
+const HEADERS_OVERHEAD: usize = 32 * 1_024;
 
-/// A socket that is bound and does not listen yet.
+/// Sockets that are bound and do not listen yet.
 pub(crate) struct Bound {
     listener: std::net::TcpListener,
     /// Where it will listen, with the real port.
     pub(crate) address: SocketAddr,
+    /// The listener that leads from plain HTTP to HTTPS, if there is one.
+    redirecting: Option<std::net::TcpListener>,
 }
 
-/// Takes the address. What is asked before the server runs waits.
-pub(crate) fn bind(settings: &config::Server) -> io::Result<Bound> {
-    let listener = std::net::TcpListener::bind(settings.bind.as_str())?;
+/// Takes the addresses. What is asked before the server runs waits.
+///
+/// # Errors
+/// The address that can't be taken, and why.
+pub(crate) fn bind(config: &Config) -> Result<Bound, (String, io::Error)> {
+    let server = &config.server;
+    let take = |address: &str| {
+        let bound = bind_one(address, server);
+        bound.map_err(|error| (address.to_owned(), error))
+    };
+    let (listener, address) = take(&server.bind)?;
+    let from = Some(&config.tls.redirect_from).filter(|from| !from.is_empty());
+    let redirecting = from.map(|from| take(from)).transpose()?;
+    Ok(Bound {
+        listener,
+        address,
+        redirecting: redirecting.map(|(listener, _)| listener),
+    })
+}
+
+fn bind_one(
+    address: &str,
+    settings: &config::Server,
+) -> io::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(address)?;
     if settings.write_timeout_seconds > 0.0 {
         // Accepted connections inherit it. Nothing else ends one whose reader stopped reading, or
         // is gone without a word.
@@ -37,72 +77,206 @@ pub(crate) fn bind(settings: &config::Server) -> io::Result<Bound> {
         socket2::SockRef::from(&listener).set_tcp_user_timeout(Some(most))?;
     }
     let address = listener.local_addr()?;
-    Ok(Bound { listener, address })
+    Ok((listener, address))
 }
 
 impl Bound {
     /// Serves until it is stopped.
     pub(crate) fn serve(self, settings: &config::Server, app: Arc<AppState>) -> io::Result<Server> {
-        let seconds = Duration::from_secs_f64;
-        let connections = Arc::clone(&app.connections);
-        let (connections_max, address) = (app.connections_max, self.address);
-        let app = move || {
-            app.system.register_worker();
-            let app = Arc::clone(&app);
-            App::new().default_service(fn_service(move |request: ServiceRequest| {
-                serve(Arc::clone(&app), request)
-            }))
-        };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let workers = if settings.workers == 0 {
             cores
         } else {
             settings.workers
         };
-        let (keep_alive, head, linger) = (
-            settings.keep_alive_seconds,
-            settings.request_head_timeout_seconds,
-            settings.linger_seconds,
-        );
         let builder = Server::build();
-        let stopping = builder.graceful_shutdown_signal();
-        let service = move || {
-            let (connections, stopping) = (Arc::clone(&connections), stopping.clone());
-            let app = app()
-                .into_factory()
-                .map_err(|error: actix_web::Error| error.error_response());
-            let requests = HttpService::build()
-                .graceful_shutdown_signal(move || {
-                    let stopping = stopping.clone();
-                    async move { stopping.notified().await }
-                })
-                .keep_alive(KeepAlive::Timeout(seconds(keep_alive)))
-                .client_request_timeout(seconds(head))
-                // Also how long the rest of a body is read after an early answer.
-                .client_disconnect_timeout(seconds(linger))
-                .local_addr(address)
-                .on_connect_ext(move |connection: &Paced, with: &mut Extensions| {
-                    with.insert(connection.turns());
-                    connections.note(connection.stream(), with);
-                })
-                .h1(map_config(app, |()| AppConfig::default()));
-            fn_service(|stream: TcpStream| async move {
-                // It is slower without.
-                let _ = stream.set_nodelay(true);
-                let address = stream.peer_addr().ok();
-                Ok((Paced::new(stream), address))
-            })
-            .and_then(requests)
+        let reception = Reception {
+            address: self.address,
+            connections: Arc::clone(&app.connections),
+            tls: app.tls.clone(),
+            limits: Limits::new(settings, &app),
+            stopping: builder.graceful_shutdown_signal(),
         };
-        let server = builder
+        let mut builder = builder
             .workers(workers)
             // Of each worker. Beyond it new ones wait until others have ended.
-            .max_concurrent_connections(connections_max.div_ceil(workers))
+            .max_concurrent_connections(app.connections_max.div_ceil(workers))
             .backlog(BACKLOG)
             .shutdown_timeout(whole(settings.drain_seconds))
-            .disable_signals()
-            .listen("http", self.listener, service)?;
+            .disable_signals();
+        if let Some(redirecting) = self.redirecting {
+            let reception = Reception {
+                tls: None,
+                ..reception.clone()
+            };
+            let public_url: Arc<str> = app.public_url.as_str().into();
+            builder = builder.listen("redirect", redirecting, move || {
+                let public_url = Arc::clone(&public_url);
+                let answers = fn_service(move |request: Request| {
+                    let answer = redirect::answer(&public_url, &request);
+                    ready(Ok::<_, Response<BoxBody>>(answer))
+                });
+                reception.clone().receive(answers)
+            })?;
+        }
+        let server = builder.listen("http", self.listener, move || {
+            app.system.register_worker();
+            let app = Arc::clone(&app);
+            let requests =
+                App::new().default_service(fn_service(move |request: ServiceRequest| {
+                    serve(Arc::clone(&app), request)
+                }));
+            let requests = requests
+                .into_factory()
+                .map_err(|error: actix_web::Error| error.error_response());
+            reception
+                .clone()
+                .receive(map_config(requests, |()| AppConfig::default()))
+        })?;
         Ok(server.run())
+    }
+}
+
+/// How long connections may take.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    keep_alive: Duration,
+    head: Duration,
+    linger: Duration,
+    http2: http2::Limits,
+}
+
+impl Limits {
+    fn new(settings: &config::Server, app: &AppState) -> Self {
+        let seconds = Duration::from_secs_f64;
+        let (keep_alive, head) = (
+            seconds(settings.keep_alive_seconds),
+            seconds(settings.request_head_timeout_seconds),
+        );
+        let unsent = Some(settings.write_timeout_seconds).filter(|most| *most > 0.0);
+        let head_bytes = app.request_line_bytes_max + app.header_bytes_max + HEADERS_OVERHEAD;
+        Limits {
+            keep_alive,
+            head,
+            linger: seconds(settings.linger_seconds),
+            http2: http2::Limits {
+                preface: head,
+                idle: keep_alive,
+                unsent: unsent.map(seconds),
+                head_bytes: u32::try_from(head_bytes).unwrap_or(u32::MAX),
+            },
+        }
+    }
+}
+
+/// What becomes of a connection before its first request.
+#[derive(Debug, Clone)]
+struct Reception {
+    address: SocketAddr,
+    connections: Arc<Connections>,
+    /// None where bytes are not encrypted.
+    tls: Option<Arc<ListenerTls>>,
+    limits: Limits,
+    stopping: GracefulShutdownSignal,
+}
+
+impl Reception {
+    /// Has each connection's requests answered by these.
+    fn receive<F, B>(
+        self,
+        requests: F,
+    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = Infallible, InitError = ()>
+    where
+        F: ServiceFactory<Request, Config = (), InitError = ()> + 'static,
+        F::Service: 'static,
+        <F::Service as Service<Request>>::Future: 'static,
+        F::Response: Into<Response<B>> + 'static,
+        F::Error: Into<Response<BoxBody>> + 'static,
+        B: MessageBody + 'static,
+    {
+        let requests = Rc::new(requests);
+        fn_factory(move || {
+            let (reception, requests) = (self.clone(), Rc::clone(&requests));
+            async move {
+                let requests = Rc::new(requests.new_service(()).await?);
+                let http1 = reception
+                    .http1(Rc::clone(&requests))
+                    .new_service(())
+                    .await?;
+                let http1 = Rc::new(http1);
+                Ok(fn_service(move |stream: TcpStream| {
+                    let (reception, http1) = (reception.clone(), Rc::clone(&http1));
+                    let requests = Rc::clone(&requests);
+                    async move {
+                        if let Some((stream, admitted)) = reception.admit(stream).await {
+                            let data = ConnectionData::new(admitted, &stream);
+                            if stream.is_http_2() {
+                                reception.http2(requests, data).serve(stream).await;
+                            } else {
+                                let peer = Some(data.peer());
+                                // How a connection ended is nobody's concern.
+                                let _ = http1.call((Paced::new(stream, data), peer)).await;
+                            }
+                        }
+                        Ok::<_, Infallible>(())
+                    }
+                }))
+            }
+        })
+    }
+
+    /// Lets a connection in, and shakes hands with it where it is to be encrypted: within the time in
+    /// which its first head must have come, and counted from its first byte.
+    async fn admit(&self, stream: TcpStream) -> Option<(Stream, Admitted)> {
+        let admitted = self.connections.admit(&stream)?;
+        // It is slower without.
+        let _ = stream.set_nodelay(true);
+        let stream = match &self.tls {
+            None => Stream::Plain(stream),
+            Some(tls) => {
+                let shaking = tls.acceptor().accept(stream);
+                let encrypted = timeout(self.limits.head, shaking).await.ok()?;
+                Stream::Encrypted(Box::new(encrypted.ok()?))
+            }
+        };
+        Some((stream, admitted))
+    }
+
+    fn http1<S, B>(
+        &self,
+        requests: Rc<S>,
+    ) -> impl ServiceFactory<(Paced, Option<SocketAddr>), Config = (), InitError = ()> + use<S, B>
+    where
+        S: Service<Request> + 'static,
+        S::Future: 'static,
+        S::Response: Into<Response<B>> + 'static,
+        S::Error: Into<Response<BoxBody>> + 'static,
+        B: MessageBody + 'static,
+    {
+        let stopping = self.stopping.clone();
+        HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            .keep_alive(KeepAlive::Timeout(self.limits.keep_alive))
+            .client_request_timeout(self.limits.head)
+            // Also how long the rest of a body is read after an early answer.
+            .client_disconnect_timeout(self.limits.linger)
+            .local_addr(self.address)
+            .on_connect_ext(|connection: &Paced, with: &mut Extensions| {
+                with.insert(connection.data());
+            })
+            .h1(fn_factory(move || ready(Ok::<_, ()>(Rc::clone(&requests)))))
+    }
+
+    fn http2<S>(&self, service: Rc<S>, data: Rc<ConnectionData>) -> http2::Connection<S> {
+        http2::Connection {
+            service,
+            data,
+            limits: self.limits.http2,
+            stopping: self.stopping.clone(),
+        }
     }
 }
 

@@ -9,9 +9,10 @@ use reqwest::{Client, RequestBuilder, redirect};
 use serde_json::Value;
 use url::Url;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::courier::{CourierError, tls};
 use crate::refusal::{innermost, refusal};
+use crate::tls::of_this_server;
 
 /// How long the server has for an answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -22,6 +23,9 @@ pub enum OperateError {
     /// The settings name no address that could be asked.
     #[error("[server] bind = {0:?} is no address to ask: it needs a port, such as 127.0.0.1:8080")]
     Address(String),
+    /// The settings name a certificate that can't be used.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
     /// The settings hold no operator token.
     #[error(
         "no operator token: the first start printed it; set [admin] token in config.toml, or \
@@ -91,11 +95,19 @@ impl AdminClient {
     /// The settings name no port or hold no token.
     pub(super) fn new(config: &Config) -> Result<Self, OperateError> {
         let bind = &config.server.bind;
-        let root = root(bind).ok_or_else(|| OperateError::Address(bind.clone()))?;
+        let mut root = root(bind).ok_or_else(|| OperateError::Address(bind.clone()))?;
+        let tls = match of_this_server(&config.tls)? {
+            Some(of_this_server) => {
+                // Which never fails between these two.
+                let _ = root.set_scheme("https");
+                of_this_server
+            }
+            None => tls().map_err(CourierError::from)?,
+        };
         let token = Some(config.admin.token.clone()).filter(|token| !token.is_empty());
         Ok(AdminClient {
             client: Client::builder()
-                .tls_backend_preconfigured(tls().map_err(CourierError::from)?)
+                .tls_backend_preconfigured(tls)
                 .redirect(redirect::Policy::none())
                 .no_proxy()
                 .timeout(TIMEOUT)

@@ -56,6 +56,7 @@ mod events;
 mod filters;
 mod headers;
 mod hostile;
+mod https;
 mod idempotency;
 mod keys;
 mod limits;

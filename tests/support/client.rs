@@ -47,11 +47,16 @@ pub(crate) struct Client {
 impl Client {
     /// Without a credential.
     pub(crate) fn anonymous(base: &str) -> Self {
+        Self::over_tls(base, no_tls())
+    }
+
+    /// Without a credential, at a server that is trusted as this says.
+    pub(crate) fn over_tls(base: &str, tls: rustls::ClientConfig) -> Self {
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(redirect::Policy::none())
             .timeout(Duration::from_secs(sized(30, 120)))
-            .tls_backend_preconfigured(no_tls())
+            .tls_backend_preconfigured(tls)
             .build()
             .unwrap();
         Self {
@@ -100,7 +105,9 @@ impl Client {
 
     /// `host:port` of the server.
     pub(crate) fn address(&self) -> &str {
-        self.base.trim_start_matches("http://")
+        self.base
+            .trim_start_matches("http://")
+            .trim_start_matches("https://")
     }
 
     /// What stands in the `Authorization` header.

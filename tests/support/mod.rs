@@ -3,6 +3,7 @@
 
 pub(crate) mod account;
 pub(crate) mod answer;
+pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod clock;
@@ -35,6 +36,7 @@ pub(crate) mod webdriver;
 
 pub(crate) use account::{Account, account, account_with_client, account_with_deliveries};
 pub(crate) use answer::Answer;
+pub(crate) use authority::{Authority, Pair};
 pub(crate) use client::Client;
 pub(crate) use cluster::{Addresses, Cluster};
 pub(crate) use console::Person;

@@ -2,17 +2,36 @@
 //! log holds an error that the test did not expect.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tempfile::TempDir;
 
 use super::account::Account;
 use super::client::Client;
 use super::files::files_with;
-use super::{mongodb, process, tool, until_now};
+use super::{Authority, Pair, mongodb, process, tool, until_now};
+
+/// What is written to and read from.
+trait Conversation: Read + Write {}
+
+impl<T: Read + Write> Conversation for T {}
+
+/// A connection to this machine inside of TLS.
+pub(crate) fn encrypted(
+    stream: TcpStream,
+    tls: &ClientConfig,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let connection = ClientConnection::new(Arc::new(tls.clone()), name).unwrap();
+    StreamOwned::new(connection, stream)
+}
 
 /// The operator token that the fixture gives every server unless a test wants the made one.
 pub(crate) const OPERATOR: &str = "op_blackbox0123456789abcdefghijABCDEFGHIJ";
@@ -30,6 +49,8 @@ pub(crate) struct Setup {
     known: bool,
     /// What is started, where it is not the server alone.
     command: Option<&'static str>,
+    /// How its clients trust it, where it speaks TLS.
+    tls: Option<ClientConfig>,
 }
 
 impl Default for Setup {
@@ -39,6 +60,7 @@ impl Default for Setup {
             config: None,
             known: false,
             command: None,
+            tls: None,
         }
         .env("COLLOQUY__SERVER__BIND", "127.0.0.1:0")
         .env("COLLOQUY__ADMIN__TOKEN", OPERATOR)
@@ -57,6 +79,20 @@ impl Setup {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Has it speak TLS with this certificate, for which that authority vouches.
+    pub(crate) fn encrypted(self, authority: &Authority, pair: &Pair) -> Self {
+        let (certificate, key) = (pair.certificate.display(), pair.key.display());
+        self.env("COLLOQUY__TLS__CERTIFICATE", &certificate.to_string())
+            .env("COLLOQUY__TLS__KEY", &key.to_string())
+            .trusting(authority)
+    }
+
+    /// Says that the settings have it speak TLS, with a certificate for which that authority vouches.
+    pub(crate) fn trusting(self, authority: &Authority) -> Self {
+        let tls = Some(authority.trusting());
+        Self { tls, ..self }
     }
 
     /// Lets webhooks go to this machine, tried again after these seconds, each for this long.
@@ -270,10 +306,13 @@ impl Server {
 
     /// Asks `/readyz` over a bare socket.
     pub(crate) fn is_ready(&self) -> bool {
-        use std::io::{Read, Write};
         let ask = || -> std::io::Result<String> {
-            let mut stream = std::net::TcpStream::connect(self.address())?;
+            let stream = TcpStream::connect(self.address())?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            let mut stream: Box<dyn Conversation> = match &self.setup.tls {
+                Some(tls) => Box::new(encrypted(stream, tls)),
+                None => Box::new(stream),
+            };
             stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
             let mut text = String::new();
             stream.read_to_string(&mut text)?;
@@ -289,7 +328,15 @@ impl Server {
 
     /// A client without a credential.
     pub(crate) fn anonymous(&self) -> Client {
-        Client::anonymous(&format!("http://{}", self.address()))
+        match &self.setup.tls {
+            Some(tls) => self.over_tls(tls.clone()),
+            None => Client::anonymous(&format!("http://{}", self.address())),
+        }
+    }
+
+    /// The same over TLS, at a server that is trusted as this says.
+    pub(crate) fn over_tls(&self, tls: ClientConfig) -> Client {
+        Client::over_tls(&format!("https://{}", self.address()), tls)
     }
 
     /// A client with an API key.
@@ -457,9 +504,9 @@ impl Drop for Server {
     }
 }
 
-/// The first port other than 0 in `http://127.0.0.1:PORT`.
+/// The first port other than 0 in `http://127.0.0.1:PORT`, or `https://127.0.0.1:PORT`.
 fn first_port(text: &str) -> Option<u16> {
-    let bound = ["http://127.0.0.1:", "http://[::]:"];
+    let bound = ["http://127.0.0.1:", "https://127.0.0.1:", "http://[::]:"];
     let mut rests = bound.iter().flat_map(|host| text.split(host).skip(1));
     rests.find_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

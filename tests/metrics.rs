@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, shared};
-use crate::support::tool;
+use crate::support::server::{Server, Setup, shared};
+use crate::support::{Authority, tool};
 
 /// A family of metrics, as `prometheus-client` reads it.
 #[derive(Debug, Deserialize)]
@@ -147,9 +147,11 @@ async fn the_alert_rules_ask_for_what_there_is_and_fire_when_they_should() {
     }
 }
 
-/// A server that has answered, committed and delivered.
+/// A server that has answered, committed and delivered, over TLS.
 async fn busy() -> Server {
-    let server = Server::start();
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Setup::default().encrypted(&authority, &pair).start();
     let account = server.account().await;
     let id = account.live().conversation().await;
     account.live().message(&id, "one").await.expect(201);

@@ -150,7 +150,9 @@ fn description(operation: &Operation) -> String {
         | AuthRequirement::KeyOrTicket(&[]) => {
             return operation.description.to_owned();
         }
-        AuthRequirement::Operator => "the operator token".to_owned(),
+        AuthRequirement::Operator => {
+            "the operator token; a client certificate too, where the settings name who vouches for operators".to_owned()
+        }
         AuthRequirement::Metrics => {
             "the operator token, unless the server's settings open it".to_owned()
         }

@@ -108,20 +108,22 @@ impl ListenerTls {
         (ends - Timestamp::now().unix_seconds()).div_euclid(DAY_SECONDS)
     }
 
-    /// Lets what these settings name hold for connections that come, whether it has changed or not.
+    /// Lets what these settings name hold for connections that come.
     ///
     /// # Errors
     /// The first setting whose file can't be used; what held before holds on.
     pub(crate) fn replace(&self, settings: &Tls) -> Result<(), ConfigError> {
         let mut origin = self.origin.lock();
         let seen = Texts::read(settings)?;
-        let in_force = InForce::of(settings, &seen)?;
+        // Who has been here need not shake hands anew for nothing.
+        if seen != origin.seen {
+            self.put_in_force(InForce::of(settings, &seen)?);
+        }
         *origin = Origin {
             settings: settings.clone(),
             seen,
             told: None,
         };
-        self.put_in_force(in_force);
         Ok(())
     }
 

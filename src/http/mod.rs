@@ -61,6 +61,7 @@ mod overtaken;
 mod pipelining;
 mod problem;
 mod query;
+mod ranges;
 mod realtime;
 mod refused;
 mod request_log;

@@ -49,7 +49,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use colloquy_actors::store::{mongodb, sqlite};
+use colloquy_actors::store::{Finding, KnownAttachment, mongodb, sqlite};
 use colloquy_actors::system::{NotOpened, Opened, System};
 use colloquy_actors::webhook::WebhookSettings;
 
@@ -215,14 +215,32 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
 pub fn check(config: &Config) -> Result<bool, RunError> {
     config.bounds.clone().set();
     let store = &config.store;
-    let wrong = match store.kind {
-        StoreKind::Sqlite => sqlite::check(&store.path).map_err(NotOpened::Store)?,
+    let (mut wrong, known) = match store.kind {
+        StoreKind::Sqlite => {
+            let wrong = sqlite::check(&store.path).map_err(NotOpened::Store)?;
+            let known = sqlite::attachments(&store.path).map_err(NotOpened::Store)?;
+            (wrong, known)
+        }
         StoreKind::MongoDb => {
-            mongodb::check(&store.uri, &store.database).map_err(NotOpened::MongoDb)?
+            let (uri, database) = (&store.uri, &store.database);
+            let wrong = mongodb::check(uri, database).map_err(NotOpened::MongoDb)?;
+            let known = mongodb::attachments(uri, database).map_err(NotOpened::MongoDb)?;
+            (wrong, known)
         }
     };
+    wrong.extend(missing_bytes(config, &known)?);
     startup::report(&wrong);
     Ok(wrong.is_empty())
+}
+
+/// What is wrong with the bytes of the attachments that a store knows.
+fn missing_bytes(config: &Config, known: &[KnownAttachment]) -> Result<Vec<Finding>, RunError> {
+    let objects = config.objects.location().map_err(NotOpened::ObjectsUrl)?;
+    let objects = objects.open().map_err(NotOpened::Objects)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.map_err(NotOpened::Thread)?;
+    let checking = colloquy_actors::attachments::check(&objects, known);
+    Ok(runtime.block_on(checking).map_err(NotOpened::Objects)?)
 }
 
 /// Verifies the audit trail, or writes it to stdout; true where nothing is wrong.

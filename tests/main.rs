@@ -13,6 +13,7 @@ mod admin;
 mod alerts;
 mod analytics;
 mod assigned;
+mod attachments;
 mod audit;
 mod audit_chain;
 mod backups;

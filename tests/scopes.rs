@@ -73,6 +73,8 @@ any key
     GET /v1/changelog
     GET /v1/limits
 conversations:read conversations:assigned
+    GET /v1/attachments/{attachment_id}
+    GET /v1/attachments/{attachment_id}/content
     GET /v1/conversations
     GET /v1/conversations/{conversation_id}
     GET /v1/conversations/{conversation_id}/events
@@ -81,6 +83,7 @@ conversations:read conversations:assigned
     GET /v1/conversations/{conversation_id}/messages/{message_id}/revisions
     GET /v1/events
 conversations:write conversations:assigned
+    POST /v1/attachments
     PATCH /v1/conversations/{conversation_id}
     POST /v1/conversations/{conversation_id}/close
     POST /v1/conversations/{conversation_id}/reopen

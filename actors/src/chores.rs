@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::attachments::Attachments;
 use crate::conversation::Conversations;
 use crate::conversation::messages::UnassignUser;
 use crate::store::{ConversationQuery, Facets, Store};
@@ -29,18 +30,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The system starts no further thread.
 pub(crate) fn start(
     store: Arc<dyn Store>,
-    conversations: Arc<Conversations>,
+    (conversations, attachments): (Arc<Conversations>, Arc<Attachments>),
     called: Arc<Notify>,
 ) -> io::Result<BackgroundThread> {
     BackgroundThread::start("chores", move || {
-        let (store, conversations, called) = (
-            Arc::clone(&store),
-            Arc::clone(&conversations),
-            Arc::clone(&called),
-        );
+        let (store, called) = (Arc::clone(&store), Arc::clone(&called));
+        let (conversations, attachments) = (Arc::clone(&conversations), Arc::clone(&attachments));
         async move {
             loop {
-                do_all(&*store, &conversations).await;
+                do_all(&*store, &conversations, &attachments).await;
                 // Either it is called, or it looks by itself.
                 let _ = tokio::time::timeout(LOOK_EVERY, called.notified()).await;
             }
@@ -48,14 +46,21 @@ pub(crate) fn start(
     })
 }
 
-async fn do_all(store: &dyn Store, conversations: &Conversations) {
+async fn do_all(store: &dyn Store, conversations: &Conversations, attachments: &Attachments) {
     for chore in store.chores().await.unwrap_or_default() {
-        let Chore::Unassign(tenant, user) = chore;
-        let account = tenant.account_number();
-        let mut done = true;
-        for mode in [Mode::Live, Mode::Test] {
-            done &= unassign(store, conversations, Tenant::of(account, mode), user).await;
-        }
+        let done = match chore {
+            Chore::Unassign(tenant, user) => {
+                let account = tenant.account_number();
+                let mut done = true;
+                for mode in [Mode::Live, Mode::Test] {
+                    done &= unassign(store, conversations, Tenant::of(account, mode), user).await;
+                }
+                done
+            }
+            Chore::EraseAttachment(tenant, attachment) => {
+                attachments.erase(tenant, attachment).await
+            }
+        };
         if done {
             store.chore_done(chore);
         }

@@ -19,6 +19,7 @@
 //!   storage.
 //! - [`store`]: what is committed: traits by role; `sqlite` is the embedded store. `views` is the
 //!   sink that it tells of commits.
+//! - [`attachments`]: files that messages bring: their bytes in object storage, uploaded, read, deleted.
 //! - [`backup`]: whole copies of the store, made while it serves, and how one is brought back.
 //! - [`supervision`]: what operators see of actors and how they steer them.
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
@@ -61,6 +62,7 @@ mod views;
 
 pub mod accounts;
 pub mod analytics;
+pub mod attachments;
 pub mod audit;
 pub mod backup;
 pub mod conversation;

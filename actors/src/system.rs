@@ -16,6 +16,7 @@ use crate::accounts::{
     Account, Client, Customer, Grant, Identity, Key, Nonces, Plans, Records, User, set_plans,
 };
 use crate::analytics::Analytics;
+use crate::attachments::{AttachmentParts, Attachments};
 use crate::audit::AuditTrail;
 use crate::backup::{BackupSettings, Backups};
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
@@ -57,7 +58,7 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
 use colloquy_model::time::Timestamp;
-use colloquy_objects::{Location, ObjectError};
+use colloquy_objects::{Location, NotALocation, ObjectError};
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -135,6 +136,8 @@ pub struct Settings {
     pub computing: ComputeLimits,
     /// When and where backups are made.
     pub backup: BackupSettings,
+    /// Where attachments are kept.
+    pub objects: Result<Location, NotALocation>,
     /// Whether operators may let actors crash.
     pub drills: bool,
     /// How every kind of entity is run …
@@ -180,6 +183,12 @@ pub enum NotOpened {
     /// What accounts have used can't be read.
     #[error("what accounts have used can't be read: {0}")]
     Usage(#[from] ReadError),
+    /// There is no place where attachments can be put.
+    #[error("attachments can't be kept at [objects] url: {0}")]
+    Objects(ObjectError),
+    /// The setting names no place where attachments can be put.
+    #[error("[objects] url: {0}")]
+    ObjectsUrl(#[from] NotALocation),
     /// There is no place where backups can be put.
     #[error("backups can't be kept at [backup] url: {0}")]
     Backups(ObjectError),
@@ -299,6 +308,8 @@ pub struct System {
     pub tickets: Tickets,
     /// The audit trail.
     pub audit: Arc<AuditTrail>,
+    /// Files that messages bring.
+    pub attachments: Arc<Attachments>,
     /// Whole copies of the store.
     pub backups: Backups,
     /// Every kind of actor, and how each is supervised.
@@ -460,6 +471,7 @@ impl System {
         self.keys.directory.drain();
         self.users.directory.drain();
         self.customers.directory.drain();
+        self.attachments.drain();
         self.webhooks.directory.drain();
     }
 
@@ -472,6 +484,7 @@ impl System {
         done &= self.keys.directory.drained(deadline).await;
         done &= self.users.directory.drained(deadline).await;
         done &= self.customers.directory.drained(deadline).await;
+        done &= self.attachments.drained(deadline).await;
         done &= self.webhooks.directory.drained(deadline).await;
         self.deliveries
             .stop(deadline.saturating_duration_since(Instant::now()))
@@ -589,6 +602,20 @@ fn waiting() -> std::io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_time().build()
 }
 
+/// The kinds of those who call and are talked to, as operators see them.
+fn people(
+    accounts: &Records<Account>,
+    keys: &Records<Key>,
+    (users, customers): (&Records<User>, &Records<Customer>),
+) -> [Arc<dyn SupervisedKind>; 4] {
+    [
+        accounts.directory.clone(),
+        keys.directory.clone(),
+        users.directory.clone(),
+        customers.directory.clone(),
+    ]
+}
+
 struct Builder<'b> {
     settings: &'b Settings,
     store: &'b Arc<dyn Store>,
@@ -605,7 +632,8 @@ impl Builder<'_> {
     fn system(&self, courier: Arc<dyn Courier>, operator: SecretHash) -> Result<System, NotOpened> {
         let (conversations, nodes) = (Arc::new(self.conversations()?), self.store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
-        let mut background = self.background(&conversations, &documents)?;
+        let attachments = self.attachments(&conversations)?;
+        let mut background = self.background(&conversations, &documents, &attachments)?;
         let limits = self.limits(&*nodes, &mut background)?;
         let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
@@ -613,24 +641,23 @@ impl Builder<'_> {
         let deliveries = self.deliveries(courier, &webhooks)?;
         let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let oauth = self.oauth((&clients, &grants), &mut background)?;
-        let actors: [Arc<dyn SupervisedKind>; 11] = [
-            conversations.directory.clone(),
-            documents.directory.clone(),
-            accounts.directory.clone(),
-            keys.directory.clone(),
-            users.directory.clone(),
-            customers.directory.clone(),
+        let mut actors: Vec<Arc<dyn SupervisedKind>> =
+            vec![conversations.directory.clone(), documents.directory.clone()];
+        actors.extend(people(&accounts, &keys, (&users, &customers)));
+        actors.extend::<[Arc<dyn SupervisedKind>; 6]>([
+            attachments.supervised(),
             webhooks.directory.clone(),
             clients.directory.clone(),
             grants.directory.clone(),
             limits.keys.supervised(),
             deliveries.supervised(),
-        ];
+        ]);
         Ok(System {
             audit: Arc::clone(&self.audit),
             backups: self.backups(&mut background)?,
             analytics: self.analytics(&mut background)?,
-            supervision: self.supervision(actors.into(), &*nodes, &mut background)?,
+            supervision: self.supervision(actors, &*nodes, &mut background)?,
+            attachments,
             drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
@@ -692,6 +719,25 @@ impl Builder<'_> {
         let (analytics, counting) = Analytics::start(store, feed)?;
         background.push(counting);
         Ok(analytics)
+    }
+
+    /// Attachments, whose folder is made where it is missing.
+    fn attachments(
+        &self,
+        conversations: &Arc<Conversations>,
+    ) -> Result<Arc<Attachments>, NotOpened> {
+        let objects = self
+            .settings
+            .objects
+            .clone()?
+            .open()
+            .map_err(NotOpened::Objects)?;
+        Ok(Attachments::new(AttachmentParts {
+            records: self.records(),
+            conversations: Arc::clone(conversations),
+            objects,
+            encrypts: self.settings.encrypt_texts,
+        }))
     }
 
     /// Backups, with the thread that makes them.
@@ -796,10 +842,11 @@ impl Builder<'_> {
         &self,
         conversations: &Arc<Conversations>,
         documents: &Arc<Documents>,
+        attachments: &Arc<Attachments>,
     ) -> std::io::Result<Vec<BackgroundThread>> {
         let chores = chores::start(
             Arc::clone(self.store),
-            Arc::clone(conversations),
+            (Arc::clone(conversations), Arc::clone(attachments)),
             Arc::clone(&self.views.chores),
         )?;
         let timers = Timers {
@@ -811,6 +858,7 @@ impl Builder<'_> {
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
         Ok(vec![
             chores,
+            attachments.start_upkeep()?,
             timers.start()?,
             bin,
             self.usage.start(&self.views.identity)?,
@@ -873,6 +921,7 @@ impl Builder<'_> {
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
             names: Arc::clone(&self.views.names),
+            public_url: self.settings.public_url.trim_end_matches('/').into(),
         })
     }
 

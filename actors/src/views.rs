@@ -125,6 +125,7 @@ impl CommitSink for Views {
                 self.signing_keys.put(record.sequence, kept);
             }
             Kind::Customer
+            | Kind::Attachment
             | Kind::Conversation
             | Kind::Webhook
             | Kind::Document
@@ -291,7 +292,8 @@ impl Views {
             | Kind::Supervision
             | Kind::Audit
             | Kind::SigningKeys
-            | Kind::Alerts => {}
+            | Kind::Alerts
+            | Kind::Attachment => {}
         }
     }
 

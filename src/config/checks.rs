@@ -13,7 +13,8 @@ use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
 use super::sections::{
-    Backup, Config, Deprecation, Encryption, Issuer, OAuth, Server, StoreKind, Tls, Webhooks,
+    Backup, Config, Deprecation, Encryption, Issuer, OAuth, Objects, Server, StoreKind, Tls,
+    Webhooks,
 };
 
 /// The longest wait that a setting may name.
@@ -29,20 +30,32 @@ fn wrong(key: &str, right: &str) -> Result<(), Wrong> {
     Err((key.to_owned(), right.to_owned()))
 }
 
+impl Objects {
+    fn check(&self) -> Result<(), Wrong> {
+        if let Err(error) = self.location() {
+            wrong("objects.url", &error.to_string())?;
+        }
+        check_endpoint("objects.endpoint", &self.endpoint)
+    }
+}
+
+/// The address of a service of object storage; empty, the provider's own.
+fn check_endpoint(key: &str, endpoint: &str) -> Result<(), Wrong> {
+    let is_http = ["http://", "https://"]
+        .iter()
+        .any(|scheme| endpoint.starts_with(scheme));
+    if !endpoint.is_empty() && !is_http {
+        wrong(key, "must be an http:// or https:// URL, or empty")?;
+    }
+    Ok(())
+}
+
 impl Backup {
     fn check(&self) -> Result<(), Wrong> {
         if let Err(error) = self.location() {
             wrong("backup.url", &error.to_string())?;
         }
-        let is_http = ["http://", "https://"]
-            .iter()
-            .any(|scheme| self.endpoint.starts_with(scheme));
-        if !self.endpoint.is_empty() && !is_http {
-            wrong(
-                "backup.endpoint",
-                "must be an http:// or https:// URL, or empty",
-            )?;
-        }
+        check_endpoint("backup.endpoint", &self.endpoint)?;
         if !(0.0..=87_600.0).contains(&self.every_hours) {
             wrong("backup.every_hours", "must be at least 0 and at most 87600")?;
         }
@@ -105,7 +118,7 @@ impl Config {
         if !(1..=1 << 30).contains(&self.bounds.document_bytes_max) {
             wrong("bounds.document_bytes_max", "must be 1 to 1073741824")?;
         }
-        self.backup.check()?;
+        self.check_files()?;
         self.encryption.check()?;
         self.oauth.check()?;
         self.issuers.iter().try_for_each(Issuer::check)?;
@@ -114,6 +127,14 @@ impl Config {
         }
         self.webhooks.check()?;
         self.check_policies()
+    }
+
+    fn check_files(&self) -> Result<(), Wrong> {
+        if self.limits.max_attachment_bytes == 0 {
+            wrong("limits.max_attachment_bytes", "must be at least 1")?;
+        }
+        self.objects.check()?;
+        self.backup.check()
     }
 
     fn check_limits(&self) -> Result<(), Wrong> {

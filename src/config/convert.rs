@@ -24,8 +24,8 @@ use toml::Value;
 use super::checks::network;
 use super::overlay::KINDS;
 use super::sections::{
-    Backup, Config, Deprecation, Encryption, Events, Issuer, OAuth, PlanSection, Server, Store,
-    StoreKind, Supervision, Webhooks,
+    Backup, Config, Deprecation, Encryption, Events, Issuer, OAuth, Objects, PlanSection, Server,
+    Store, StoreKind, Supervision, Webhooks,
 };
 
 /// What stands behind the store's path in the search index's.
@@ -73,6 +73,13 @@ impl Deprecation {
 /// When a day begins in UTC, in Unix seconds.
 fn seconds(day: NaiveDate) -> i64 {
     day.and_time(NaiveTime::MIN).and_utc().timestamp()
+}
+
+impl Objects {
+    /// Where attachments are kept.
+    pub(crate) fn location(&self) -> Result<Location, NotALocation> {
+        Location::parse(&self.url, &self.endpoint)
+    }
 }
 
 impl Backup {
@@ -344,6 +351,7 @@ impl Config {
                 large_comparison_bytes: self.documents.large_comparison_bytes,
                 wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),
             },
+            objects: self.objects.location(),
             backup: self.backup.settings(&self.store),
             policy: self.supervision.policy(""),
             drills: self.supervision.drills,

@@ -21,6 +21,8 @@ pub struct Config {
     pub store: Store,
     /// Copies of the store, made while it serves.
     pub backup: Backup,
+    /// Where attachments are kept.
+    pub objects: Objects,
     /// What can be searched.
     pub search: Search,
     /// What is kept of what happened.
@@ -132,6 +134,16 @@ impl StoreKind {
             StoreKind::MongoDb => "mongodb",
         }
     }
+}
+
+/// `[objects]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each")]
+pub struct Objects {
+    pub url: String,
+    pub endpoint: String,
+    pub redirect: bool,
 }
 
 /// `[backup]`
@@ -268,6 +280,7 @@ pub struct Audit {
 pub struct Limits {
     pub max_body_bytes: usize,
     pub max_document_bytes: usize,
+    pub max_attachment_bytes: u64,
     pub max_form_bytes: usize,
     pub max_request_line_bytes: usize,
     pub max_header_bytes: usize,

@@ -406,6 +406,7 @@ fn advice(problem: &Problem) -> (&'static str, &'static str) {
         | Kind::IdempotencyInProgress
         | Kind::CursorExpired
         | Kind::PayloadTooLarge
+        | Kind::RangeNotSatisfiable
         | Kind::UnsupportedMediaType
         | Kind::IdempotencyKeyReused
         | Kind::HeadersTooLarge => (

@@ -15,6 +15,7 @@ use colloquy_model::idempotency::{Fingerprint, Reservation};
 use colloquy_model::time::Timestamp;
 
 use super::app_state::AppState;
+use super::body::Upload;
 use super::budget::BudgetOwner;
 use super::connection_data::ConnectionData;
 use super::csv::ListFormat;
@@ -73,6 +74,8 @@ pub(crate) struct ApiCall {
     /// What the request is, where it has an idempotency key.
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) reservation: Option<Reservation>,
+    /// The body, where it is a file.
+    pub(crate) upload: Option<Upload>,
     /// How a list is to be written; none: as its `Accept` says.
     pub(crate) list_format: Option<ListFormat>,
     /// Whether its answer shows a document.
@@ -98,6 +101,7 @@ impl ApiCall {
             idempotency_key: self.idempotency_key.clone(),
             fingerprint: self.fingerprint,
             reservation: None,
+            upload: None,
             list_format: self.list_format,
             whole: self.whole,
             now: self.now,

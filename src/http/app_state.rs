@@ -38,6 +38,9 @@ pub(crate) struct AppState {
     pub(crate) document_body: BodyLimits,
     /// The limits of forms that pages send.
     pub(crate) form_body: BodyLimits,
+    pub(crate) attachment_bytes_max: u64,
+    /// Whether readers of files are led to the cloud where they stand.
+    pub(crate) redirects_to_objects: bool,
     /// Memory for large answers that are on their way out.
     pub(crate) answers: Arc<Budget>,
     pub(crate) read_pace: ReadPace,
@@ -110,6 +113,8 @@ impl AppState {
             body: limits(config.limits.max_body_bytes, Kind::PayloadTooLarge),
             document_body: limits(config.limits.max_document_bytes, Kind::PayloadTooLarge),
             form_body: limits(config.limits.max_form_bytes, Kind::InvalidRequest),
+            attachment_bytes_max: config.limits.max_attachment_bytes,
+            redirects_to_objects: config.objects.redirect,
             answers,
             large_answers: ConcurrencyLimit::new(config.limits.large_answers_at_once),
             read_pace: ReadPace {

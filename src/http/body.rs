@@ -14,6 +14,7 @@ use colloquy_runtime::offload::{self, ComputeError};
 use futures_util::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::api_call::ApiCall;
@@ -34,6 +35,8 @@ pub(crate) enum Encoding {
     Json,
     /// A form as a page in a browser sends it.
     Form,
+    /// A file, by itself or as the one part of a form: it is read as it is written, never whole.
+    File,
 }
 
 /// A body as the interface's own document shows it.
@@ -143,6 +146,51 @@ impl<T: DeserializeOwned + ToSchema + Send + 'static> Body for Form<T> {
     }
 }
 
+/// A file, which the handler reads from [`ApiCall::upload`] as it comes.
+#[derive(Debug)]
+pub(crate) struct File;
+
+/// A file in the one part of a form.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "what the interface's own document shows of it")]
+pub(crate) struct FileForm {
+    /// The file.
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+}
+
+impl Body for File {
+    /// What the request is, is known when the last byte has come.
+    const HANDLES_IDEMPOTENCY: bool = true;
+    const ENCODING: Encoding = Encoding::File;
+    fn parse(_: &[u8]) -> Result<Self, Problem> {
+        Ok(File)
+    }
+    fn document(schemas: &mut Vec<(String, Value)>) -> Option<BodySchema> {
+        Some(BodySchema::required(register::<FileForm>(schemas)))
+    }
+}
+
+/// A body that its handler reads piece by piece.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pieces: mpsc::Receiver<Result<Bytes, Problem>>,
+}
+
+impl Upload {
+    /// The body, and what puts its pieces in.
+    pub(crate) fn new() -> (Self, mpsc::Sender<Result<Bytes, Problem>>) {
+        // The next piece is read while this one is written.
+        let (sender, pieces) = mpsc::channel(1);
+        (Upload { pieces }, sender)
+    }
+
+    /// The next piece; none at the end.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
+        self.pieces.recv().await
+    }
+}
+
 /// No field at all; an empty object will do.
 #[derive(Debug, Default, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +268,37 @@ impl<'p> BodyReader<'p> {
             .map_err(|_| cut_off())?;
         self.ended = piece.is_none();
         Ok(piece)
+    }
+
+    /// Puts back what was read of it.
+    pub(crate) fn push_front(&mut self, read: &RawBody) {
+        if !read.is_empty() {
+            self.ahead.push_front(read.bytes.clone());
+        }
+    }
+
+    /// Hands its pieces on, each of which must come within this time; gives how many bytes they had.
+    pub(crate) async fn hand_on(
+        &mut self,
+        to: mpsc::Sender<Result<Bytes, Problem>>,
+        within: Duration,
+        bytes: &mut usize,
+    ) {
+        let late = || Problem::new(Kind::RequestTimeout, "the body must keep coming");
+        loop {
+            let next = tokio::time::timeout(within, self.next()).await;
+            let piece = match next.unwrap_or_else(|_| Err(late())) {
+                Ok(Some(piece)) => Ok(piece),
+                Ok(None) => return,
+                Err(problem) => Err(problem),
+            };
+            *bytes += piece.as_ref().map_or(0, Bytes::len);
+            let is_over = piece.is_err();
+            // Its reader wants no more of it, or was told why there is none.
+            if to.send(piece).await.is_err() || is_over {
+                return;
+            }
+        }
     }
 
     /// Whether it has come to its end, as far as can be told without waiting.
@@ -460,6 +539,8 @@ pub(crate) fn check_media_type(
     let expected = match encoding {
         Encoding::Form => FORM,
         Encoding::Json => "application/json",
+        // It may be anything.
+        Encoding::File => return Ok(()),
     };
     let wrong = || {
         let reason = format!("the body must be declared as {expected}, in UTF-8");

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use super::admission::Arrival;
 use super::api_call::{ApiCall, Credential};
 use super::app_state::AppState;
 use super::authentication::{self, Acting, Needs};
-use super::body::{BodyReader, Encoding, RawBody, check_media_type};
+use super::body::{BodyReader, Encoding, RawBody, Upload, check_media_type};
 use super::budget::BudgetOwner;
 use super::concurrency::ConcurrencyPermit;
 use super::connection_data::ConnectionData;
@@ -305,11 +306,7 @@ impl RequestContext {
                 problem = body.fault(), if chunked => return Err(problem),
             }
         }
-        let raw_body = self.read(operation, body).await?;
-        if operation.body.is_some() {
-            let by = (&target.credential, arrival);
-            signed_requests::check_body(&self.app, by, self.request.headers(), raw_body.bytes())?;
-        }
+        let raw_body = self.signed_body(&target, body).await?;
         let caller = self.caller(&target, acting)?;
         let mut call = self.call(target, caller);
         let headers = self.request.headers();
@@ -319,7 +316,56 @@ impl RequestContext {
         if operation.repeatable {
             call.idempotency_key = conditions::idempotency_key(headers)?.map(str::to_owned);
         }
+        if operation.encoding == Encoding::File {
+            return self.receive((operation, call), raw_body, body).await;
+        }
         self.work(operation, call, raw_body).await
+    }
+
+    /// Reads the body, and compares it with its digest where the request is signed. A file that is not
+    /// signed is read by its handler.
+    async fn signed_body(
+        &mut self,
+        target: &Target<'_>,
+        body: &mut BodyReader<'_>,
+    ) -> Result<RawBody, Problem> {
+        let (operation, credential) = (target.operation, &target.credential);
+        if operation.encoding == Encoding::File && !signed_requests::are_required_of(credential) {
+            check_media_type(self.request.headers(), operation.verb, operation.encoding)?;
+            return Ok(RawBody::default());
+        }
+        let raw_body = self.read(operation, body).await?;
+        if operation.body.is_some() {
+            let by = (credential, target.arrival);
+            signed_requests::check_body(&self.app, by, self.request.headers(), raw_body.bytes())?;
+        }
+        Ok(raw_body)
+    }
+
+    /// Lets the handler read the body piece by piece, as it comes: what was read before, then the
+    /// rest.
+    async fn receive(
+        &mut self,
+        (operation, mut call): (&Operation, ApiCall),
+        before: RawBody,
+        body: &mut BodyReader<'_>,
+    ) -> Result<Output, Problem> {
+        let (upload, pieces) = Upload::new();
+        call.upload = Some(upload);
+        let within = self.app.body.timeout;
+        let mut bytes = 0;
+        body.push_front(&before);
+        let output = {
+            let coming = pin!(body.hand_on(pieces, within, &mut bytes));
+            let mut working = pin!(self.work(operation, call, RawBody::default()));
+            tokio::select! {
+                biased;
+                done = &mut working => done,
+                () = coming => working.await,
+            }
+        };
+        self.body_bytes = bytes;
+        output
     }
 
     /// Counts what the account's credential has sent and is answered. What comes through a stream or a
@@ -439,6 +485,7 @@ impl RequestContext {
             idempotency_key: None,
             fingerprint: None,
             reservation: None,
+            upload: None,
             list_format: None,
             whole: target.operation.whole,
             now: target.arrival.at,
@@ -497,6 +544,8 @@ impl RequestContext {
             (Encoding::Form, false) => &self.app.form_body,
             (Encoding::Form | Encoding::Json, true) => &self.app.document_body,
             (Encoding::Json, false) => &self.app.body,
+            // What is handed on piece by piece is not read here, but for what is signed.
+            (Encoding::File, _) => &self.app.document_body,
         };
         let Some(owner) = self.owner else {
             return Ok(RawBody::default());
@@ -572,7 +621,8 @@ pub(super) async fn run(
     mut raw_body: RawBody,
 ) -> Result<Output, Problem> {
     for _ in 0..overtaken::ATTEMPTS_MAX {
-        if !call.app.system.is_shared() {
+        // What has come of a file is gone.
+        if !call.app.system.is_shared() || call.upload.is_some() {
             break;
         }
         let (next_call, next_body) = (call.again(), raw_body.again());

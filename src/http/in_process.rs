@@ -138,6 +138,7 @@ impl InProcess {
             idempotency_key: request.idempotency_key.map(str::to_owned),
             fingerprint: None,
             reservation: None,
+            upload: None,
             list_format: Some(request.list_format),
             whole: operation.whole,
             now: Timestamp::now(),
@@ -255,9 +256,11 @@ fn found(output: Output) -> Found {
             (json(&text.body).unwrap_or_else(|_| string()), None)
         }
         // No page asks for these.
-        Output::Bulk(..) | Output::Events(_) | Output::WebSocket(_) | Output::SeeOther(_) => {
-            (Value::Null, None)
-        }
+        Output::Bulk(..)
+        | Output::File(_)
+        | Output::Events(_)
+        | Output::WebSocket(_)
+        | Output::SeeOther(_) => (Value::Null, None),
     };
     Found {
         body,
@@ -292,7 +295,7 @@ pub(crate) fn undecided(problem: &Problem) -> Option<Value> {
         More::Conflict(_) => serde_json::from_slice(&problem.json()).ok()?,
         // Written in the form that the browser's `Accept` prefers, which may be either of two.
         More::Written(body) => serde_json::from_slice(body).ok()?,
-        More::Overtaken | More::Page(_) | More::OAuth(_) => return None,
+        More::Overtaken | More::Page(_) | More::OAuth(_) | More::Length(_) => return None,
     };
     let details = ["/error/details", "/details"];
     let found = details.iter().find_map(|at| told.pointer(at));

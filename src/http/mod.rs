@@ -66,6 +66,7 @@ mod overtaken;
 mod pipelining;
 mod problem;
 mod query;
+mod ranges;
 mod realtime;
 mod redirect;
 mod refused;

@@ -123,12 +123,16 @@ fn entry(operation: &Operation, limits: &Limits) -> Value {
     });
     if let (Some(body), Some(entry)) = (&operation.body, entry.as_object_mut()) {
         let content = json!({"schema": reference(&body.name)});
-        let first = if operation.encoding == Encoding::Form {
-            FORM
-        } else {
-            "application/json"
+        let first = match operation.encoding {
+            Encoding::Form => FORM,
+            Encoding::Json => "application/json",
+            Encoding::File => "multipart/form-data",
         };
         let mut media = Map::from_iter([(first.to_owned(), content.clone())]);
+        if operation.encoding == Encoding::File {
+            let bytes = json!({"schema": {"type": "string", "format": "binary"}});
+            media.insert("application/octet-stream".to_owned(), bytes);
+        }
         if operation.verb == Verb::Patch {
             media.insert("application/merge-patch+json".to_owned(), content);
         }

@@ -24,6 +24,7 @@ pub(super) fn of_body(operation: &Operation, limits: &Limits) -> String {
         (Encoding::Form, false) => limits.max_form_bytes,
         (Encoding::Form | Encoding::Json, true) => limits.max_document_bytes,
         (Encoding::Json, false) => limits.max_body_bytes,
+        (Encoding::File, _) => usize::try_from(limits.max_attachment_bytes).unwrap_or(usize::MAX),
     };
     format!("At most {bytes} bytes.")
 }

@@ -39,7 +39,7 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
     if operation.body.is_some() {
         kinds.extend([Kind::RequestTimeout, Kind::UnsupportedMediaType]);
         // A small form that is too large is a bad request.
-        let in_its_own_right = operation.encoding == Encoding::Json || operation.large;
+        let in_its_own_right = operation.encoding != Encoding::Form || operation.large;
         kinds.extend(in_its_own_right.then_some(Kind::PayloadTooLarge));
     }
     if operation.conditional {
@@ -56,8 +56,8 @@ fn refusals(operation: &Operation) -> Vec<Kind> {
 
 pub(super) fn responses(operation: &Operation) -> Value {
     let mut all = Map::new();
-    let (status, success) = success(operation);
-    all.insert(status.to_owned(), success);
+    let (status, whole) = success(operation);
+    all.insert(status.to_owned(), whole);
     if let Some(name) = &operation.otherwise {
         let content = json!({"application/json": {"schema": reference(name)}});
         let words = "Nothing was made.";
@@ -66,6 +66,14 @@ pub(super) fn responses(operation: &Operation) -> Value {
             "200".to_owned(),
             json!({"description": words, "headers": headers, "content": content}),
         );
+    }
+    if matches!(operation.success, Success::File) {
+        let (_, mut part) = success(operation);
+        if let Some(part) = part.as_object_mut() {
+            let words = json!("The part of it that `Range` names.");
+            part.insert("description".to_owned(), words);
+        }
+        all.insert("206".to_owned(), part);
     }
     if operation.leads_on {
         let mut names = common(operation);
@@ -108,6 +116,10 @@ fn success(operation: &Operation) -> (&'static str, Value) {
                 json!({"description": words, "headers": header_refs(&common(operation))}),
             );
         }
+        Success::File => {
+            let schema = json!({"type": "string", "format": "binary"});
+            ("200", "application/octet-stream", schema)
+        }
         Success::Text(media_type) => {
             let schema = if *media_type == "application/json" {
                 json!({"type": "object"})
@@ -143,6 +155,7 @@ fn success_headers(operation: &Operation) -> Vec<&'static str> {
         | Success::Accepted(_)
         | Success::Deleted
         | Success::Text(_)
+        | Success::File
         | Success::Switched => {}
     }
     if operation.repeatable {
@@ -283,6 +296,7 @@ fn common(operation: &Operation) -> Vec<&'static str> {
 pub(super) fn tagged(operation: &Operation) -> bool {
     match operation.success {
         Success::Ok(_) | Success::Created(_) | Success::Accepted(_) | Success::Page(_) => true,
+        Success::File => true,
         Success::Deleted => false,
         Success::Switched => false,
         Success::Text(media_type) => {

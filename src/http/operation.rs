@@ -76,6 +76,8 @@ pub(crate) enum Success {
     Page(String),
     /// 200 with text of this media type.
     Text(&'static str),
+    /// 200 with the bytes of a file, or 206 with a part of them.
+    File,
     /// 101: the connection carries frames from then on.
     Switched,
 }
@@ -422,6 +424,15 @@ impl Operation {
             success: Success::Switched,
             ..self
         }
+    }
+
+    /// It answers with the bytes of a file, or with a part of them.
+    pub(crate) fn serves_a_file(self) -> Self {
+        Operation {
+            success: Success::File,
+            ..self
+        }
+        .refuses(&[Kind::RangeNotSatisfiable])
     }
 
     /// It answers 200 with text of this media type.

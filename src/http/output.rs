@@ -1,7 +1,10 @@
 //! What a handler returns, in terms of what was found or done; `response.rs` makes the HTTP response
 //! of it.
 
+use std::ops::Range;
+
 use bytes::Bytes;
+use colloquy_actors::attachments::Content;
 use colloquy_actors::limiter::RateLimitStatus;
 use colloquy_model::answer::Answer;
 use colloquy_model::page::{Page, Paging};
@@ -24,10 +27,25 @@ pub(crate) enum Output {
     SeeOther(String),
     /// What became of each operation of many, and the caller's limits after the last of them.
     Bulk(Vec<BulkOutcome>, Option<RateLimitStatus>),
+    /// The content of a file, or a part of it.
+    File(Box<FileContent>),
     /// A stream of events as they happen.
     Events(Box<EventStream>),
     /// The WebSocket that the connection becomes.
     WebSocket(Box<SocketOpening>),
+}
+
+/// Bytes of a file, on their way to somebody who may read it.
+pub(crate) struct FileContent {
+    pub(crate) content: Content,
+    /// The bytes of the file, and which of them these are; none: all.
+    pub(crate) length: u64,
+    pub(crate) part: Option<Range<u64>>,
+    /// The entity tag, without quotation marks.
+    pub(crate) etag: String,
+    pub(crate) content_type: &'static str,
+    /// Whether it is shown or downloaded, and by which name.
+    pub(crate) disposition: String,
 }
 
 /// What became of one operation of many.

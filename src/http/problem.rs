@@ -42,6 +42,7 @@ pub(crate) enum Kind {
     CursorExpired,
     PreconditionFailed,
     PayloadTooLarge,
+    RangeNotSatisfiable,
     UnsupportedMediaType,
     IdempotencyKeyReused,
     RateLimited,
@@ -53,7 +54,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind of problem that a caller may be told of.
-    pub(crate) const ALL: [Kind; 21] = [
+    pub(crate) const ALL: [Kind; 22] = [
         Kind::InvalidRequest,
         Kind::Unauthorized,
         Kind::Forbidden,
@@ -68,6 +69,7 @@ impl Kind {
         Kind::CursorExpired,
         Kind::PreconditionFailed,
         Kind::PayloadTooLarge,
+        Kind::RangeNotSatisfiable,
         Kind::UnsupportedMediaType,
         Kind::IdempotencyKeyReused,
         Kind::RateLimited,
@@ -94,6 +96,7 @@ impl Kind {
             Kind::CursorExpired => StatusCode::GONE,
             Kind::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Kind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Kind::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Kind::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Kind::RateLimited | Kind::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
@@ -120,6 +123,7 @@ impl Kind {
             Kind::CursorExpired => "cursor_expired",
             Kind::PreconditionFailed => "precondition_failed",
             Kind::PayloadTooLarge => "payload_too_large",
+            Kind::RangeNotSatisfiable => "range_not_satisfiable",
             Kind::UnsupportedMediaType => "unsupported_media_type",
             Kind::IdempotencyKeyReused => "idempotency_key_reused",
             Kind::RateLimited => "rate_limited",
@@ -157,6 +161,9 @@ impl Kind {
             }
             Kind::PreconditionFailed => "The resource has changed: read it, then decide anew",
             Kind::PayloadTooLarge => "The body is too large: send a smaller one",
+            Kind::RangeNotSatisfiable => {
+                "The content has no such part: ask for one within the length that Content-Range tells"
+            }
             Kind::UnsupportedMediaType => {
                 "The body's media type is not known: send application/json"
             }
@@ -217,6 +224,8 @@ pub(crate) enum More {
     Page(Bytes),
     /// The problem in the words of OAuth 2.0 (RFC 6749, 5.2): its code there.
     OAuth(&'static str),
+    /// How long the content is of which another part was asked for.
+    Length(u64),
     /// The body, in the form that the caller prefers, where writing it would have held others up.
     Written(Bytes),
 }
@@ -386,6 +395,7 @@ impl Problem {
             | Kind::CursorExpired
             | Kind::PreconditionFailed
             | Kind::PayloadTooLarge
+            | Kind::RangeNotSatisfiable
             | Kind::UnsupportedMediaType
             | Kind::IdempotencyKeyReused
             | Kind::HeadersTooLarge => "invalid_request",
@@ -535,6 +545,9 @@ impl From<ConversationError> for Problem {
             ),
             ConversationError::NotPending => {
                 Problem::new(Kind::InvalidTransition, error.to_string()).at("snoozed_until")
+            }
+            ConversationError::AttachmentTaken => {
+                Problem::new(Kind::Conflict, error.to_string()).at("attachment_id")
             }
             ConversationError::Redacted | ConversationError::TooManyEdits(_) => {
                 Problem::new(Kind::Conflict, error.to_string())

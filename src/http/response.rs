@@ -6,9 +6,10 @@ use std::hash::{DefaultHasher, Hasher};
 use actix_web::body::{BodyStream, BoxBody, MessageBody};
 use actix_web::dev::Payload;
 use actix_web::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    LINK, LOCATION, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY,
-    WWW_AUTHENTICATE,
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LINK, LOCATION,
+    RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::http::{ConnectionType, StatusCode, Version};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
@@ -22,10 +23,10 @@ use super::dispatch::{RequestContext, Response};
 use super::headers::{Audience, REPLAYED, REQUEST_ID, add_limits};
 use super::idle::InUse;
 use super::operation::{LocationRule, Operation, Verb};
-use super::output::{BulkOutcome, CachePolicy, Listing, Output, Text};
+use super::output::{BulkOutcome, CachePolicy, FileContent, Listing, Output, Text};
 use super::problem::{Kind, More, Problem, TOO_MANY_ANSWERS};
 use super::realtime::{Handshake, PROTOCOL, Socket};
-use super::response_body::{EmptyBody, LargeBody, SMALL_MAX};
+use super::response_body::{EmptyBody, FileBody, LargeBody, SMALL_MAX};
 use super::{accept, conditions, links, problem};
 use crate::console::{self, Ending, Reply};
 
@@ -81,6 +82,7 @@ pub(super) async fn prepared(
             | Output::Bulk(..)
             | Output::SeeOther(_)
             | Output::Text(_)
+            | Output::File(_)
             | Output::Events(_)
             | Output::WebSocket(_),
         )
@@ -114,6 +116,8 @@ struct Nature {
     cors: CorsRequest,
     streams: bool,
     switches: bool,
+    /// Whether it is what somebody uploaded.
+    is_file: bool,
 }
 
 impl Nature {
@@ -135,6 +139,7 @@ impl Nature {
             },
             streams: matches!(reply, Ok(Response::Output(Output::Events(_)))),
             switches: matches!(reply, Ok(Response::Output(Output::WebSocket(_)))),
+            is_file: matches!(reply, Ok(Response::Output(Output::File(_)))),
         }
     }
 }
@@ -166,6 +171,7 @@ pub(super) fn response(
             head: switch_head(&opening.handshake),
             body: BodyStream::new(Socket::new(*opening, payload)).boxed(),
         },
+        Ok(Response::Output(Output::File(file))) => context.file(*file),
         Ok(Response::Output(Output::Answer(answer))) => whole(context.answer(answer, PRIVATE)),
         Ok(Response::Output(Output::Immutable(answer))) => whole(context.answer(answer, LASTING)),
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
@@ -182,6 +188,9 @@ pub(super) fn response(
         Err(problem) => whole(context.problem(&problem)),
     };
     context.add_common_headers(&mut head, nature);
+    if nature.is_file {
+        add_file_guards(&mut head);
+    }
     if let Some(rate_limit) = last_rate_limit.as_ref().or(context.rate_limit.as_ref()) {
         add_limits(&mut head, rate_limit);
     }
@@ -209,6 +218,7 @@ pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) ->
         cors: CorsRequest::Actual,
         streams: false,
         switches: false,
+        is_file: false,
     };
     let whole = ResponseParts {
         head,
@@ -451,10 +461,53 @@ impl RequestContext {
         }
     }
 
+    /// The content of a file, or a part of it.
+    fn file(&self, file: FileContent) -> ResponseParts<BoxBody> {
+        let FileContent {
+            content,
+            length,
+            part,
+            etag,
+            content_type,
+            disposition,
+        } = file;
+        let mut response = started(StatusCode::OK, (CACHE_CONTROL, PRIVATE));
+        response.insert_header((VARY, VARY_BY_CALLER));
+        if let Some(value) = shared(format!("\"{etag}\"")) {
+            response.insert_header((ETAG, value));
+        }
+        response.insert_header((ACCEPT_RANGES, HeaderValue::from_static("bytes")));
+        if conditions::has_already(self.request.headers(), &etag) {
+            let ResponseParts { head, body } = not_modified(response);
+            let body = body.boxed();
+            return ResponseParts { head, body };
+        }
+        response.insert_header((CONTENT_TYPE, HeaderValue::from_static(content_type)));
+        if let Some(disposition) = shared(disposition) {
+            response.insert_header((CONTENT_DISPOSITION, disposition));
+        }
+        let range = part.clone().unwrap_or(0..length);
+        if part.is_some() {
+            response.status(StatusCode::PARTIAL_CONTENT);
+            let (start, end) = (range.start, range.end - 1);
+            let told = format!("bytes {start}-{end}/{length}");
+            response.insert_header((CONTENT_RANGE, told));
+        }
+        let bytes = range.end - range.start;
+        let body = FileBody::new(content, bytes, self.app.read_pace, self.connection.clone());
+        ResponseParts {
+            head: response,
+            body: body.boxed(),
+        }
+    }
+
     fn problem(&self, problem: &Problem) -> ResponseParts {
         let mut response = started(problem.kind.status(), (CACHE_CONTROL, NO_STORE));
         if problem.kind.status() == StatusCode::UNAUTHORIZED {
             response.insert_header((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        }
+        if let Some(More::Length(length)) = problem.more.as_deref() {
+            response.insert_header((CONTENT_RANGE, format!("bytes */{length}")));
         }
         if let Some(allow) = problem.allow {
             response.insert_header((ALLOW, HeaderValue::from_static(allow)));
@@ -491,15 +544,28 @@ impl RequestContext {
         ));
         let body = match problem.more.as_deref() {
             Some(More::Written(body)) => body.clone(),
-            Some(More::Conflict(_) | More::Page(_) | More::OAuth(_) | More::Overtaken) | None => {
-                problem.body(instance)
-            }
+            Some(
+                More::Conflict(_)
+                | More::Page(_)
+                | More::OAuth(_)
+                | More::Overtaken
+                | More::Length(_),
+            )
+            | None => problem.body(instance),
         };
         ResponseParts {
             head: response,
             body,
         }
     }
+}
+
+/// What others uploaded runs nothing and is taken for nothing else, whatever the settings say.
+fn add_file_guards(response: &mut HttpResponseBuilder) {
+    let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
+    response.insert_header((CONTENT_SECURITY_POLICY, policy));
+    let as_told = HeaderValue::from_static("nosniff");
+    response.insert_header((X_CONTENT_TYPE_OPTIONS, as_told));
 }
 
 /// Leads on to another page.
@@ -524,12 +590,14 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
                 .flatten()
                 .map(|answer| answer.body.len())
                 .sum(),
-            Output::Events(_) | Output::SeeOther(_) | Output::WebSocket(_) => 0,
+            Output::File(_) | Output::Events(_) | Output::SeeOther(_) | Output::WebSocket(_) => 0,
         },
         Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {
             Some(More::Written(body) | More::Page(body)) => body.len(),
-            Some(More::Conflict(_) | More::OAuth(_) | More::Overtaken) | None => 0,
+            Some(More::Conflict(_) | More::OAuth(_) | More::Overtaken | More::Length(_)) | None => {
+                0
+            }
         },
     }
 }

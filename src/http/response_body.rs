@@ -10,6 +10,7 @@ use std::time::Duration;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::rt::spawn;
 use bytes::Bytes;
+use colloquy_actors::attachments::{Content, ContentError};
 use tokio::task::JoinHandle;
 
 use super::budget::BytesPermit;
@@ -32,9 +33,9 @@ pub(crate) struct ReadPace {
 
 impl ReadPace {
     /// The longest that an answer of so many bytes may take.
-    fn longest(self, bytes: usize) -> Option<Duration> {
+    fn longest(self, bytes: u64) -> Option<Duration> {
         let pace = u64::from(self.bytes_per_second_min);
-        let seconds = (bytes as u64).checked_div(pace)?;
+        let seconds = bytes.checked_div(pace)?;
         Some(GRACE + Duration::from_secs(seconds))
     }
 }
@@ -43,7 +44,7 @@ impl ReadPace {
 pub(super) struct LargeBody {
     rest: Bytes,
     /// Ends the connection when it is time; without one it may take for ever.
-    deadline: Option<JoinHandle<()>>,
+    _deadline: Deadline,
     /// None where all callers share the same bytes.
     _permit: Option<BytesPermit>,
     _connection: Option<InUse>,
@@ -57,32 +58,83 @@ impl LargeBody {
         pace: ReadPace,
         connection: Option<InUse>,
     ) -> Self {
-        let socket = connection.as_ref().map(InUse::socket);
-        let deadline = pace
-            .longest(bytes.len())
-            .zip(socket)
-            .map(|(longest, socket)| {
-                // It runs on the connection's own thread and ends with the body, which its
-                // connection outlives.
-                spawn(async move {
-                    tokio::time::sleep(longest).await;
-                    socket.shut();
-                })
-            });
         LargeBody {
+            _deadline: Deadline::of(pace, bytes.len() as u64, connection.as_ref()),
             rest: bytes,
-            deadline,
             _permit: permit,
             _connection: connection,
         }
     }
 }
 
-impl Drop for LargeBody {
+/// Ends a connection that takes an answer too slowly, unless it is dropped before.
+struct Deadline(Option<JoinHandle<()>>);
+
+impl Deadline {
+    fn of(pace: ReadPace, bytes: u64, connection: Option<&InUse>) -> Self {
+        let socket = connection.map(InUse::socket);
+        let deadline = pace.longest(bytes).zip(socket).map(|(longest, socket)| {
+            // It runs on the connection's own thread and ends with the body, which its connection
+            // outlives.
+            spawn(async move {
+                tokio::time::sleep(longest).await;
+                socket.shut();
+            })
+        });
+        Deadline(deadline)
+    }
+}
+
+impl Drop for Deadline {
     fn drop(&mut self) {
-        if let Some(deadline) = self.deadline.take() {
+        if let Some(deadline) = self.0.take() {
             deadline.abort();
         }
+    }
+}
+
+/// The body of an answer that is read from object storage while it goes out.
+pub(super) struct FileBody {
+    content: Content,
+    bytes: u64,
+    _deadline: Deadline,
+    _connection: Option<InUse>,
+}
+
+impl FileBody {
+    /// Sends so many bytes through that connection.
+    pub(super) fn new(
+        content: Content,
+        bytes: u64,
+        pace: ReadPace,
+        connection: Option<InUse>,
+    ) -> Self {
+        FileBody {
+            content,
+            bytes,
+            _deadline: Deadline::of(pace, bytes, connection.as_ref()),
+            _connection: connection,
+        }
+    }
+}
+
+impl MessageBody for FileBody {
+    type Error = ContentError;
+
+    fn size(&self) -> BodySize {
+        BodySize::Sized(self.bytes)
+    }
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, ContentError>>> {
+        let piece = self.get_mut().content.as_mut().poll_next(context);
+        if let Poll::Ready(Some(Err(error))) = &piece {
+            // The head is gone: the connection ends before its length is reached.
+            tracing::error!(%error, "an attachment's content can't be read to its end");
+        }
+        piece
     }
 }
 

@@ -19,6 +19,14 @@ pub(super) fn are_required(principal: &Principal) -> bool {
     principal.session.is_none() && principal.key.view.require_signature
 }
 
+/// Whether the requests of this credential are signed.
+pub(super) fn are_required_of(credential: &Credential) -> bool {
+    match credential {
+        Credential::Key(principal) => are_required(principal),
+        Credential::None | Credential::Ticket(..) | Credential::Operator => false,
+    }
+}
+
 /// Lets a request in that its key requires to be signed: once.
 ///
 /// # Errors

@@ -73,6 +73,8 @@ impl World {
             .await
             .expect(200);
         ids.insert("message_id", message.id("message_id"));
+        let file = c.call("POST", "/v1/attachments").bytes(*b"content").await;
+        ids.insert("attachment_id", file.expect(201).id("attachment_id"));
         let backup = operator.post("/admin/v1/backups", json!({}));
         ids.insert("backup_id", backup.await.expect(202).id("backup_id"));
         ids.insert("user_id", c.user("agent").await);

@@ -111,6 +111,18 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
+    (
+        "attachments",
+        &[
+            "accounts",
+            "conversation",
+            "model",
+            "objects",
+            "runtime",
+            "sealing",
+            "store",
+        ],
+    ),
     ("realtime", &["model", "runtime", "store"]),
     ("metrics", &["backup", "runtime", "store", "webhook"]),
     (
@@ -134,7 +146,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         "bootstrap",
         &["accounts", "model", "runtime", "store", "views"],
     ),
-    ("chores", &["conversation", "model", "runtime", "store"]),
+    (
+        "chores",
+        &["attachments", "conversation", "model", "runtime", "store"],
+    ),
     (
         "timers",
         &["accounts", "conversation", "model", "runtime", "store"],
@@ -155,6 +170,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "analytics",
+            "attachments",
             "audit",
             "backup",
             "bootstrap",

@@ -12,8 +12,11 @@ use crate::conversation::{ConversationState, MessageCounts, Seen};
 use crate::document::DocumentHeader;
 use crate::endpoint::Endpoint;
 use crate::entity::{Kind, Subject};
+use crate::entity_number::EntityNumber;
 use crate::event_kind::EventKind;
-use crate::id::{ClientId, CustomerId, DocumentId, GrantId, ShareId, UserId, WebhookId};
+use crate::id::{
+    AttachmentId, ClientId, CustomerId, DocumentId, GrantId, ShareId, UserId, WebhookId,
+};
 use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets, SigningSecrets};
 use crate::sequence::Sequence;
@@ -103,6 +106,10 @@ pub enum NameField {
     CustomerEmail = 1,
     CustomerExternalId = 2,
     UserEmail = 3,
+    /// That an attachment is no message's, as far as its record knows.
+    UnsettledAttachment = 4,
+    /// That a conversation has taken the attachment of this identifier for one of its messages.
+    TakenAttachment = 5,
 }
 
 /// One name under which a record is found.
@@ -118,8 +125,16 @@ impl NameField {
     /// Reads back what a store wrote.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        use NameField::{CustomerEmail, CustomerExternalId, UserEmail};
-        let all = [CustomerEmail, CustomerExternalId, UserEmail];
+        use NameField::{
+            CustomerEmail, CustomerExternalId, TakenAttachment, UnsettledAttachment, UserEmail,
+        };
+        let all = [
+            CustomerEmail,
+            CustomerExternalId,
+            UserEmail,
+            UnsettledAttachment,
+            TakenAttachment,
+        ];
         all.into_iter().find(|field| *field as i64 == code)
     }
 
@@ -127,8 +142,10 @@ impl NameField {
     #[must_use]
     pub fn unique(self) -> bool {
         match self {
-            NameField::CustomerEmail => false,
-            NameField::CustomerExternalId | NameField::UserEmail => true,
+            NameField::CustomerEmail | NameField::UnsettledAttachment => false,
+            NameField::CustomerExternalId | NameField::UserEmail | NameField::TakenAttachment => {
+                true
+            }
         }
     }
 
@@ -138,6 +155,7 @@ impl NameField {
         match self {
             NameField::CustomerEmail | NameField::UserEmail => "email",
             NameField::CustomerExternalId => "external_id",
+            NameField::UnsettledAttachment | NameField::TakenAttachment => "attachment_id",
         }
     }
 }
@@ -157,6 +175,10 @@ pub enum Condition {
     NoDocuments(UserId),
     /// There are fewer records of this kind in the commit's tenant than so many.
     FewerThan(Kind, usize),
+    /// The record of this attachment of the commit's tenant is as this sequence left it.
+    AttachmentUnchanged(AttachmentId, Sequence),
+    /// No message has this attachment.
+    AttachmentUntaken(AttachmentId),
 }
 
 /// A condition that did not hold.
@@ -168,6 +190,8 @@ pub enum ConstraintViolation {
     NoUser,
     /// There is no such document.
     NoDocument,
+    /// There is no such attachment any more.
+    NoAttachment,
     /// The customer has conversations.
     HasConversations,
     /// The user owns documents.
@@ -231,6 +255,73 @@ pub enum Effect {
 pub enum Chore {
     /// Take every conversation from this user, who is no more.
     Unassign(Tenant, UserId),
+    /// Erase this attachment, whose message is redacted.
+    EraseAttachment(Tenant, AttachmentId),
+}
+
+/// The kind of a chore, as stores keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the chores say it")]
+pub enum ChoreKind {
+    Unassign = 1,
+    EraseAttachment = 2,
+}
+
+impl ChoreKind {
+    /// Reads back what a store wrote.
+    #[must_use]
+    pub fn from_code(code: i64) -> Option<Self> {
+        let all = [ChoreKind::Unassign, ChoreKind::EraseAttachment];
+        all.into_iter().find(|kind| *kind as i64 == code)
+    }
+}
+
+impl Chore {
+    /// The chore of this kind about what the number and the tail of its identifier name.
+    #[must_use]
+    pub fn of(kind: ChoreKind, tenant: Tenant, (number, tail): (EntityNumber, u64)) -> Self {
+        match kind {
+            ChoreKind::Unassign => Chore::Unassign(tenant, UserId::from_parts(number, tail)),
+            ChoreKind::EraseAttachment => {
+                Chore::EraseAttachment(tenant, AttachmentId::from_parts(number, tail))
+            }
+        }
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub fn kind(self) -> ChoreKind {
+        match self {
+            Chore::Unassign(..) => ChoreKind::Unassign,
+            Chore::EraseAttachment(..) => ChoreKind::EraseAttachment,
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tenant(self) -> Tenant {
+        match self {
+            Chore::Unassign(tenant, _) | Chore::EraseAttachment(tenant, _) => tenant,
+        }
+    }
+
+    /// The number of the identifier that it is about.
+    #[must_use]
+    pub fn number(self) -> EntityNumber {
+        match self {
+            Chore::Unassign(_, user) => user.number(),
+            Chore::EraseAttachment(_, attachment) => attachment.number(),
+        }
+    }
+
+    /// The rest of that identifier.
+    #[must_use]
+    pub fn tail(self) -> u64 {
+        match self {
+            Chore::Unassign(_, user) => user.tail(),
+            Chore::EraseAttachment(_, attachment) => attachment.tail(),
+        }
+    }
 }
 
 /// Everything that one command changes.
@@ -255,6 +346,8 @@ pub struct Commit {
     /// The sequence of the message whose texts of before are to be erased. From the commit on no
     /// reader shows them; the file loses them behind, in slices, also after a crash.
     pub redacts: Option<Sequence>,
+    /// The attachment that it takes for a message of its conversation: no other commit may.
+    pub takes: Option<AttachmentId>,
     /// What must hold outside the entity; otherwise nothing of the commit takes effect.
     pub conditions: Vec<Condition>,
     /// The answer that is kept under the request's idempotency key, if it has one.
@@ -280,6 +373,7 @@ impl Commit {
             encrypted: Vec::new(),
             header: Header::Unchanged,
             redacts: None,
+            takes: None,
             conditions: Vec::new(),
             answer: None,
             effects: Vec::new(),

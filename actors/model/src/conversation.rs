@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
+use crate::attachment::AttachmentView;
 use crate::coded_enum;
 use crate::id::{ConversationId, CustomerId, MessageId, UserId};
 use crate::metadata::Metadata;
@@ -137,6 +138,9 @@ pub struct MessageView {
     pub edited_at: Option<Timestamp>,
     /// Whether its content was erased.
     pub redacted: bool,
+    /// The file that it brings, where it was uploaded here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<AttachmentView>,
 }
 
 impl MessageView {
@@ -145,6 +149,7 @@ impl MessageView {
         self.content.clear();
         self.metadata = Metadata::default();
         self.redacted = true;
+        self.attachment = None;
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::entity_number::EntityNumber;
 use crate::id::{
-    AccountKind, AlertsKind, AuditKind, ClientKind, ConversationKind, CustomerKind, DocumentKind,
-    GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind, WebhookKind,
+    AccountKind, AlertsKind, AttachmentKind, AuditKind, ClientKind, ConversationKind, CustomerKind,
+    DocumentKind, GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind,
+    WebhookKind,
 };
 
 /// The kind of an entity: what its identifier names.
@@ -25,6 +26,7 @@ pub enum Kind {
     SigningKeys = 11,
     Audit = 12,
     Alerts = 13,
+    Attachment = 14,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             Kind::SigningKeys => "signing_keys",
             Kind::Audit => "audit",
             Kind::Alerts => "alerts",
+            Kind::Attachment => "attachment",
         }
     }
 
@@ -61,8 +64,8 @@ impl Kind {
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
         use Kind::{
-            Account, Alerts, Audit, Client, Conversation, Customer, Document, Grant, Key,
-            SigningKeys, Supervision, User, Webhook,
+            Account, Alerts, Attachment, Audit, Client, Conversation, Customer, Document, Grant,
+            Key, SigningKeys, Supervision, User, Webhook,
         };
         let all = [
             Account,
@@ -78,6 +81,7 @@ impl Kind {
             SigningKeys,
             Audit,
             Alerts,
+            Attachment,
         ];
         all.into_iter().find(|kind| *kind as i64 == code)
     }
@@ -118,6 +122,7 @@ impl Subject {
             .or_else(|| subject::<GrantKind>(Kind::Grant, text))
             .or_else(|| subject::<AuditKind>(Kind::Audit, text))
             .or_else(|| subject::<AlertsKind>(Kind::Alerts, text))
+            .or_else(|| subject::<AttachmentKind>(Kind::Attachment, text))
     }
 }
 
@@ -140,6 +145,7 @@ impl Display for Subject {
             Kind::SigningKeys => id::<SigningKeysKind>(self).fmt(f),
             Kind::Audit => id::<AuditKind>(self).fmt(f),
             Kind::Alerts => id::<AlertsKind>(self).fmt(f),
+            Kind::Attachment => id::<AttachmentKind>(self).fmt(f),
         }
     }
 }

@@ -50,6 +50,9 @@ pub enum EventKind {
     AccountForgotten = 47,
     AnalyticsRebuilt = 48,
     BackupBegun = 49,
+    AttachmentBegun = 50,
+    AttachmentUploaded = 51,
+    AttachmentTaken = 52,
 }
 
 impl EventKind {
@@ -102,6 +105,9 @@ impl EventKind {
         EventKind::AccountForgotten,
         EventKind::AnalyticsRebuilt,
         EventKind::BackupBegun,
+        EventKind::AttachmentBegun,
+        EventKind::AttachmentUploaded,
+        EventKind::AttachmentTaken,
     ];
 
     /// Its published name, or the one that the audit trail has for it; empty for what is named by
@@ -152,8 +158,20 @@ impl EventKind {
             EventKind::AccountForgotten => "account.forgotten",
             EventKind::AnalyticsRebuilt => "analytics.rebuilt",
             EventKind::BackupBegun => "backup.begun",
+            EventKind::AttachmentBegun => "attachment.begun",
+            EventKind::AttachmentUploaded => "attachment.uploaded",
+            EventKind::AttachmentTaken => "attachment.taken",
             EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => "",
         }
+    }
+
+    /// Whether the bytes of an attachment are there behind it.
+    #[must_use]
+    pub fn leaves_an_attachment(self) -> bool {
+        matches!(
+            self,
+            EventKind::AttachmentUploaded | EventKind::AttachmentTaken
+        )
     }
 
     /// Whether it tells that something was refused.

@@ -65,6 +65,7 @@ kinds! {
     AuditKind AuditId "aud" "an audit record",
     AlertsKind AlertsId "alr" "the alerts of an account",
     BackupKind BackupId "bak" "a backup",
+    AttachmentKind AttachmentId "att" "an attachment",
 }
 
 /// An identifier of one kind. Ordered by creation.

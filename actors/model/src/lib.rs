@@ -25,6 +25,7 @@ mod coded_enum;
 pub mod access_token;
 pub mod account;
 pub mod answer;
+pub mod attachment;
 pub mod attempt;
 pub mod audit;
 pub mod bounds;

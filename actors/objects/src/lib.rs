@@ -9,13 +9,18 @@ mod location;
 mod tests;
 
 use std::io;
-use std::path::Path as FilePath;
+use std::ops::Range;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
+use object_store::signer::Signer;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, WriteMultipart};
+use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub use location::{Location, NotALocation};
@@ -56,6 +61,42 @@ pub struct Object {
     pub bytes: u64,
 }
 
+/// A file's content, piece by piece.
+pub type Pieces = BoxStream<'static, Result<Bytes, ObjectError>>;
+
+/// A file on its way into the storage. Nobody sees anything of it before it is whole.
+#[derive(Debug)]
+pub struct Upload {
+    parts: WriteMultipart,
+}
+
+impl Upload {
+    /// Adds a piece; waits where the storage is slower than whoever brings them.
+    ///
+    /// # Errors
+    /// The storage has refused a part.
+    pub async fn write(&mut self, piece: Bytes) -> Result<(), ObjectError> {
+        self.parts.wait_for_capacity(PARTS_AT_ONCE).await?;
+        self.parts.put(piece);
+        Ok(())
+    }
+
+    /// Ends it: from then on it is there.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub async fn finish(self) -> Result<(), ObjectError> {
+        self.parts.finish().await?;
+        Ok(())
+    }
+
+    /// Lets go what has been put of it.
+    pub async fn abort(self) {
+        // What is left of it goes with the deletion of its name.
+        let _ = self.parts.abort().await;
+    }
+}
+
 /// The files of one location.
 #[derive(Debug, Clone)]
 pub struct Objects {
@@ -64,9 +105,19 @@ pub struct Objects {
     prefix: Path,
     /// How settings name the location, whichever folder a process works in.
     url: String,
+    /// The folder, where they are in one.
+    folder: Option<PathBuf>,
+    /// What makes addresses at which a cloud lets anybody read one.
+    signer: Option<Arc<dyn Signer>>,
 }
 
 impl Objects {
+    /// Whether they are in a folder of this machine.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// How whoever reads settings finds what these names begin with.
     #[must_use]
     pub fn url(&self, name: &str) -> String {
@@ -101,6 +152,74 @@ impl Objects {
                 Err(error)
             }
         }
+    }
+
+    /// Begins to put a file of which the pieces come one after the other.
+    ///
+    /// # Errors
+    /// The storage does not take it.
+    pub async fn begin(&self, name: &str) -> Result<Upload, ObjectError> {
+        let upload = self.storage.put_multipart(&self.path(name)).await?;
+        Ok(Upload {
+            parts: WriteMultipart::new_with_chunk_size(upload, PART_BYTES),
+        })
+    }
+
+    /// Reads a part of a file, as it comes.
+    ///
+    /// # Errors
+    /// There is none, or it can't be read.
+    pub async fn read(&self, name: &str, part: Range<u64>) -> Result<Pieces, ObjectError> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(part)),
+            ..GetOptions::default()
+        };
+        let found = self.storage.get_opts(&self.path(name), options).await?;
+        Ok(found.into_stream().map_err(ObjectError::from).boxed())
+    }
+
+    /// The address at which anybody can read a file for so long; none where it is in a folder.
+    ///
+    /// # Errors
+    /// There are no credentials to sign it with.
+    pub async fn presigned(
+        &self,
+        name: &str,
+        holds: Duration,
+    ) -> Result<Option<String>, ObjectError> {
+        let Some(signer) = &self.signer else {
+            return Ok(None);
+        };
+        let path = self.path(name);
+        let url = signer.signed_url(Method::GET, &path, holds).await?;
+        Ok(Some(url.to_string()))
+    }
+
+    /// Deletes a file of which a process that died may have put some of the parts. In a folder these
+    /// stand beside it; a cloud's storage deletes them by a rule of the bucket.
+    ///
+    /// # Errors
+    /// The storage did not answer, or refused: some of it may still be kept.
+    pub async fn delete_unfinished(&self, name: &str) -> Result<(), ObjectError> {
+        self.delete(name).await?;
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let path = folder.join(name);
+        let (Some(beside), Some(own)) = (path.parent(), path.file_name()) else {
+            return Ok(());
+        };
+        let own = format!("{}#", own.to_string_lossy());
+        let mut entries = match tokio::fs::read_dir(beside).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        while let Some(entry) = entries.next_entry().await? {
+            if entry.file_name().to_string_lossy().starts_with(&own) {
+                tokio::fs::remove_file(entry.path()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads a small file whole.

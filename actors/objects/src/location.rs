@@ -11,6 +11,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use object_store::signer::Signer;
 
 use super::{ObjectError, Objects};
 
@@ -52,6 +53,9 @@ impl Provider {
         }
     }
 }
+
+/// A bucket that was opened, and what signs addresses in it.
+type Bucket = (Arc<dyn ObjectStore>, Arc<dyn Signer>);
 
 /// It names no place where files can be kept; says what would.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -123,27 +127,30 @@ impl Location {
                     storage: Arc::new(storage),
                     prefix: Path::ROOT,
                     url: format!("file:{}", folder.display()),
+                    folder: Some(folder),
+                    signer: None,
                 })
             }
             Kind::Bucket {
                 provider,
                 bucket,
                 prefix,
-            } => Ok(Objects {
-                storage: self.bucket(*provider, bucket)?,
-                prefix: prefix.clone(),
-                url: format!("{}://{bucket}/{prefix}", provider.scheme())
-                    .trim_end_matches('/')
-                    .to_owned(),
-            }),
+            } => {
+                let (storage, signer) = self.bucket(*provider, bucket)?;
+                Ok(Objects {
+                    storage,
+                    prefix: prefix.clone(),
+                    url: format!("{}://{bucket}/{prefix}", provider.scheme())
+                        .trim_end_matches('/')
+                        .to_owned(),
+                    folder: None,
+                    signer: Some(signer),
+                })
+            }
         }
     }
 
-    fn bucket(
-        &self,
-        provider: Provider,
-        bucket: &str,
-    ) -> Result<Arc<dyn ObjectStore>, ObjectError> {
+    fn bucket(&self, provider: Provider, bucket: &str) -> Result<Bucket, ObjectError> {
         // Whoever came first has set the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let endpoint = self.endpoint.as_deref();
@@ -155,14 +162,16 @@ impl Location {
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_endpoint(endpoint).with_allow_http(http);
                 }
-                Arc::new(builder.build()?)
+                let storage = Arc::new(builder.build()?);
+                (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
             }
             Provider::GoogleCloud => {
                 let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_base_url(endpoint);
                 }
-                Arc::new(builder.build()?)
+                let storage = Arc::new(builder.build()?);
+                (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
             }
             Provider::Azure => {
                 let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
@@ -171,7 +180,8 @@ impl Location {
                         .with_endpoint(endpoint.to_owned())
                         .with_allow_http(http);
                 }
-                Arc::new(builder.build()?)
+                let storage = Arc::new(builder.build()?);
+                (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
             }
         })
     }

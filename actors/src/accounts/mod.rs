@@ -5,6 +5,7 @@ pub mod record;
 pub mod restore;
 
 mod account;
+mod attachment;
 mod authorizations;
 mod client;
 mod customer;
@@ -24,6 +25,11 @@ mod user;
 
 pub use account::{
     Account, ChangeAccount, CreateAccount, ForgetAccount, MONTHLY_QUOTA_MAX, OpenAccount,
+};
+pub(crate) use attachment::unsettled;
+pub use attachment::{
+    Attachment, AttachmentFile, BeginAttachment, CompleteAttachment, DropAttachment,
+    ExpireAttachment, SettleAttachment, attachment, is_own_upload, object_name,
 };
 pub use authorizations::Authorizations;
 pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};

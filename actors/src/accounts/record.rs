@@ -183,6 +183,8 @@ pub enum Outcome<R> {
     Show,
     /// The record becomes this.
     Put(R, Vec<Condition>),
+    /// It becomes this, and the answer says that it was made: it was begun before.
+    PutMade(R),
     /// It becomes this, and the answer shows a new secret.
     PutSecret(R, Vec<Condition>, String),
     /// It becomes this, and the answer shows nothing.
@@ -332,6 +334,7 @@ impl<R: RecordSpec> Record<R> {
             Outcome::ShowBody(body) => turn.unchanged(Answer::ok(None, body)),
             Outcome::ShowBodyOnce { shown, kept } => turn.show_once(shown, kept),
             Outcome::Put(state, conditions) => turn.put(state, conditions, Showing::Whole),
+            Outcome::PutMade(state) => turn.put(state, Vec::new(), Showing::Made),
             Outcome::PutSecret(state, conditions, secret) => {
                 turn.put(state, conditions, Showing::Secret(secret))
             }
@@ -347,8 +350,13 @@ impl<R: RecordSpec> Record<R> {
 /// What the answer to a change shows.
 enum Showing {
     Whole,
+    /// All of it, as something new.
+    Made,
     Secret(String),
-    Once { shown: Bytes, kept: Bytes },
+    Once {
+        shown: Bytes,
+        kept: Bytes,
+    },
     Nothing,
 }
 
@@ -397,18 +405,21 @@ impl<R: RecordSpec> Turn<'_, R> {
     ) -> Decision<Record<R>, Answer> {
         let before = self.record.held.as_ref().map(|held| &held.state);
         let new = before.is_none();
+        let is_made = new || matches!(showing, Showing::Made);
         let sequence = self.record.sequence.next();
         let secret = match &showing {
             Showing::Secret(secret) => Secret::Shown(secret),
-            Showing::Whole | Showing::Once { .. } | Showing::Nothing => Secret::Hidden,
+            Showing::Whole | Showing::Made | Showing::Once { .. } | Showing::Nothing => {
+                Secret::Hidden
+            }
         };
         let reply = match &showing {
             Showing::Nothing => Answer::deleted(),
             // It has no identifier; its place is where it is used.
             Showing::Once { shown, .. } => Answer::created(String::new(), None, shown.clone()),
-            Showing::Whole | Showing::Secret(_) => Answer {
-                done: if new { Done::Created } else { Done::Ok },
-                id: new.then(|| self.record.id.to_string()),
+            Showing::Whole | Showing::Made | Showing::Secret(_) => Answer {
+                done: if is_made { Done::Created } else { Done::Ok },
+                id: is_made.then(|| self.record.id.to_string()),
                 etag: Some(state.tag(sequence)),
                 body: state.show(&self.identity, secret),
                 replayed: false,
@@ -417,7 +428,7 @@ impl<R: RecordSpec> Turn<'_, R> {
         let kept = match &showing {
             Showing::Secret(_) => state.show(&self.identity, Secret::Withheld),
             Showing::Once { kept, .. } => kept.clone(),
-            Showing::Whole | Showing::Nothing => reply.body.clone(),
+            Showing::Whole | Showing::Made | Showing::Nothing => reply.body.clone(),
         };
         let payload = state.show(&self.identity, Secret::Hidden);
         let kind = self.event.unwrap_or(match new {
@@ -561,6 +572,7 @@ impl<R: RecordSpec> Entity for Record<R> {
             ConstraintViolation::NoCustomer => {
                 RecordError::Invalid(Invalid::new("customer_id", "must be a valid customer ID"))
             }
+            ConstraintViolation::NoAttachment => RecordError::NotFound,
             ConstraintViolation::NoDocument => RecordError::Invalid(Invalid::new(
                 "filter.document_id",
                 "must hold valid document IDs",

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::context::{CommandContext, DecisionContext, NewIds};
+use super::context::{CommandContext, DecisionContext, NewIds, OfferedAttachment};
+use super::message_rules::NO_ATTACHMENT;
 use super::messages::ConversationError;
 use super::rules::{ConversationRequest, decide};
 use super::state::{Changed, Conversation, Live};
@@ -13,7 +14,7 @@ use crate::store::{Store, Stored, StoredConversation, StoredMessage};
 use colloquy_model::answer::Invalid;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::command::CommandMeta;
-use colloquy_model::commit::{Commit, ConstraintViolation};
+use colloquy_model::commit::{Commit, ConstraintViolation, NameField};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::id::{ConversationId, MessageId};
@@ -65,6 +66,10 @@ impl Entity for Conversation {
 
     fn refused(broken: ConstraintViolation) -> ConversationError {
         let (field, reason) = match broken {
+            ConstraintViolation::Taken(NameField::TakenAttachment) => {
+                return ConversationError::AttachmentTaken;
+            }
+            ConstraintViolation::NoAttachment => ("attachment_id", NO_ATTACHMENT),
             ConstraintViolation::NoUser => ("assignee_id", "must be a valid user ID"),
             ConstraintViolation::NoCustomer
             | ConstraintViolation::NoDocument
@@ -111,6 +116,8 @@ pub struct ConversationCommand<R> {
     pub(crate) request: R,
     /// The view of the account's users.
     pub(crate) users: Arc<Identity>,
+    /// The attachment that the request takes for a message.
+    pub(crate) attachment: Option<OfferedAttachment>,
 }
 
 impl<R: ConversationRequest> ConversationCommand<R> {
@@ -135,6 +142,7 @@ impl<R: ConversationRequest> ConversationCommand<R> {
             if_match,
             reservation,
             users: self.users,
+            attachment: self.attachment,
             message: found,
             now,
             ids,

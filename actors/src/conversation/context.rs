@@ -7,6 +7,7 @@ use super::state::Live;
 use crate::accounts::Identity;
 use crate::store::StoredMessage;
 use colloquy_model::answer::Precondition;
+use colloquy_model::attachment::AttachmentView;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::conversation_access::ConversationAccess;
@@ -36,6 +37,8 @@ pub struct CommandContext {
     pub(super) reservation: Option<Reservation>,
     /// The view of the account's users.
     pub(super) users: Arc<Identity>,
+    /// The attachment that the request takes for a message, as it was found in the store.
+    pub(super) attachment: Option<OfferedAttachment>,
     /// The message that the request is about, as it was found in the store.
     pub(super) message: Option<StoredMessage>,
     pub(super) now: Timestamp,
@@ -76,6 +79,16 @@ impl CommandContext {
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// An attachment that a message is to take.
+#[derive(Debug, Clone)]
+pub(crate) struct OfferedAttachment {
+    pub(super) view: AttachmentView,
+    /// The sequence of its record, which must not have changed when the message is committed.
+    pub(super) sequence: Sequence,
+    /// Where its content is read.
+    pub(super) url: String,
 }
 
 /// The time, the source of identifiers and the limits of a decision.

@@ -5,18 +5,18 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::context::{CommandContext, NewIds};
+use super::context::{CommandContext, NewIds, OfferedAttachment};
 use super::messages::ConversationView;
 use super::state::{Changed, Conversation, Live};
 use crate::store::StoredMessage;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
-use colloquy_model::commit::{Commit, Condition, Effect, Header, KeptAnswer, NewRow};
+use colloquy_model::commit::{Chore, Commit, Condition, Effect, Header, KeptAnswer, NewRow};
 use colloquy_model::conversation::{
     ConversationState, MessageType, MessageView, Seen, SenderId, SenderType, Status,
 };
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::MessageId;
+use colloquy_model::id::{AttachmentId, MessageId};
 use colloquy_model::idempotency::Reservation;
 use colloquy_model::json::bytes;
 use colloquy_model::metadata::Metadata;
@@ -43,6 +43,7 @@ pub(super) struct NewMessage {
     pub(super) sender_type: SenderType,
     pub(super) sender_id: Option<SenderId>,
     pub(super) metadata: Metadata,
+    pub(super) attachment: Option<OfferedAttachment>,
 }
 
 /// A message that was added to a draft.
@@ -61,6 +62,9 @@ pub(super) struct Draft {
     header: Header,
     /// The sequence of the message that is redacted.
     redacts: Option<Sequence>,
+    /// The attachment that a message takes.
+    takes: Option<AttachmentId>,
+    chore: Option<Chore>,
 }
 
 impl Draft {
@@ -78,6 +82,8 @@ impl Draft {
             rows: Vec::new(),
             header: Header::Unchanged,
             redacts: None,
+            takes: None,
+            chore: None,
         }
     }
 
@@ -140,6 +146,8 @@ impl Draft {
         self.live.counts = self.live.counts.plus(new.sender_type, at);
         let id = (self.ids.message)(at, self.live.sequence.next());
         let text_bytes = length(&new.content);
+        let attachment = new.attachment.map(|offered| offered.view);
+        self.takes = attachment.as_ref().map(|view| view.attachment_id);
         let body = bytes(&MessageView {
             message_id: id,
             conversation_id: self.live.id,
@@ -152,6 +160,7 @@ impl Draft {
             sent_at: at,
             edited_at: None,
             redacted: false,
+            attachment,
         });
         let sender = Some(new.sender_type);
         let row = self.next_row(EventKind::MessageCreated, body.clone(), sender);
@@ -176,6 +185,9 @@ impl Draft {
     pub(super) fn redacted(&mut self, held: &StoredMessage, left: &MessageView) {
         self.edited(held, left);
         self.redacts = Some(held.sequence);
+        let attachment = held.now.attachment.as_ref();
+        self.chore =
+            attachment.map(|view| Chore::EraseAttachment(self.live.tenant, view.attachment_id));
     }
 
     /// Takes the new state, with the one event that says so. What follows from its status is set
@@ -268,6 +280,8 @@ impl Draft {
             rows,
             header,
             redacts,
+            takes,
+            chore,
             ..
         } = self;
         let snoozed_until = match &header {
@@ -288,6 +302,8 @@ impl Draft {
             rows,
             header,
             redacts,
+            takes,
+            chore,
             conditions,
             answer,
             effects: snoozed_until.map(Effect::Snoozed).into_iter().collect(),

@@ -1,7 +1,7 @@
 //! The rules of a conversation's messages, pure like those of the conversation itself: sending,
 //! editing, redacting.
 
-use super::context::{CheckContext, CommandContext};
+use super::context::{CheckContext, CommandContext, OfferedAttachment};
 use super::draft::{Draft, NewMessage};
 use super::messages::{ConversationError, RedactMessage, ReviseMessage, SendMessage};
 use super::rules::{ConversationRequest, Decided, invalid};
@@ -9,16 +9,31 @@ use super::state::Live;
 use crate::store::StoredMessage;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Tenant;
+use colloquy_model::commit::Condition;
 use colloquy_model::conversation::{MessageType, SenderId, SenderType, Status};
-use colloquy_model::id::{CustomerId, MessageId, UserId};
+use colloquy_model::id::{AttachmentId, CustomerId, MessageId, UserId};
 use colloquy_model::json::bytes;
 use colloquy_model::text::is_https_url;
 use colloquy_runtime::Decision;
+
+/// Why an attachment can't be taken.
+pub(super) const NO_ATTACHMENT: &str = "must be a valid attachment ID";
 
 impl ConversationRequest for SendMessage {
     type Reply = Answer;
 
     fn check(&self, context: &CheckContext<'_>) -> Result<(), ConversationError> {
+        let kind = self.kind.unwrap_or(MessageType::Text);
+        match (kind, &self.content, self.attachment_id) {
+            (MessageType::Text, _, Some(_)) => {
+                return Err(invalid("attachment_id", "must be left out of a text"));
+            }
+            (_, Some(_), Some(_)) => {
+                return Err(invalid("content", "must be left out beside attachment_id"));
+            }
+            (_, None, None) => return Err(invalid("content", "is required")),
+            (_, Some(_), None) | (MessageType::Image | MessageType::File, None, Some(_)) => {}
+        }
         match self.sender_id {
             Some(SenderId::User(user)) if !context.is_user(user) => {
                 Err(invalid("sender_id", "must be a valid user ID"))
@@ -34,9 +49,17 @@ impl ConversationRequest for SendMessage {
         }
     }
 
+    fn attachment(&self) -> Option<AttachmentId> {
+        self.attachment_id
+    }
+
     /// A customer's message makes the conversation active.
-    fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
-        let new = new_message(live, self, context.caller.actor.user)?;
+    fn decide(self, live: &Live, mut context: CommandContext) -> Decided<Answer> {
+        let offered = context.attachment.take();
+        let taking = offered.as_ref().map(|offered| {
+            Condition::AttachmentUnchanged(offered.view.attachment_id, offered.sequence)
+        });
+        let new = new_message(live, self, (context.caller.actor.user, offered))?;
         let reopens =
             new.sender_type == SenderType::Customer && live.state.status != Status::Active;
         if live.state.status == Status::Closed && !reopens {
@@ -51,7 +74,7 @@ impl ConversationRequest for SendMessage {
         }
         let etag = Some(live.sequence.next().to_string());
         let answer = Answer::created(added.id.to_string(), etag, added.body);
-        Ok(draft.commit(context, Vec::new(), answer))
+        Ok(draft.commit(context, taking.into_iter().collect(), answer))
     }
 }
 
@@ -69,6 +92,9 @@ impl ConversationRequest for ReviseMessage {
         }
         let mut after = held.now.clone();
         if let Some(content) = self.edit.content {
+            if after.attachment.is_some() {
+                return Err(invalid("content", "is where the attachment is read"));
+            }
             acceptable(after.kind, &content)?;
             after.content = content.into_string();
         }
@@ -153,10 +179,17 @@ pub(super) fn read_message(
 fn new_message(
     live: &Live,
     send: SendMessage,
-    acting: Option<UserId>,
+    (acting, offered): (Option<UserId>, Option<OfferedAttachment>),
 ) -> Result<NewMessage, ConversationError> {
     let kind = send.kind.unwrap_or(MessageType::Text);
-    acceptable(kind, &send.content)?;
+    let content = match (send.content, &offered) {
+        (Some(content), _) => {
+            acceptable(kind, &content)?;
+            content.into_string()
+        }
+        (None, Some(offered)) => offered.url.clone(),
+        (None, None) => return Err(invalid("content", "is required")),
+    };
     let by_default = if acting.is_some() {
         SenderType::Agent
     } else {
@@ -178,11 +211,12 @@ fn new_message(
         (SenderType::Customer | SenderType::Agent, given @ Some(_)) => given,
     };
     Ok(NewMessage {
-        content: send.content.into_string(),
+        content,
         kind,
         sender_type,
         sender_id,
         metadata: send.metadata,
+        attachment: offered,
     })
 }
 

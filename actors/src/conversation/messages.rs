@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use crate::customer_names::CustomerName;
 use colloquy_model::answer::Invalid;
 use colloquy_model::conversation::{Channel, MessageType, Priority, SenderId, SenderType, Status};
-use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::id::{AttachmentId, ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::metadata::{Metadata, MetadataPatch};
 use colloquy_model::present::present;
 use colloquy_model::text::{Content, Reason};
@@ -90,8 +90,15 @@ pub struct CloseConversation {
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// Words, or for `image` and `file` an https: URL.
-    pub content: Content,
+    /// Words, or for `image` and `file` an https: URL. Left out only beside `attachment_id`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub content: Option<Content>,
+    /// For `image` and `file`, in the place of `content`: a file that was uploaded and that no other
+    /// message has.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(nullable = false)]
+    pub attachment_id: Option<AttachmentId>,
     /// Default: `text`.
     #[serde(default, rename = "type", deserialize_with = "present")]
     #[schema(nullable = false)]
@@ -225,6 +232,9 @@ pub enum ConversationError {
     /// A redacted message can't be edited.
     #[error("the message is redacted")]
     Redacted,
+    /// Another message has the attachment.
+    #[error("another message has the attachment: upload the file again")]
+    AttachmentTaken,
     /// A message can't be edited any more often.
     #[error("a message takes at most {0} edits: send another one")]
     TooManyEdits(u64),

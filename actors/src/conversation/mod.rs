@@ -25,8 +25,8 @@ pub use self::rules::ConversationRequest;
 pub(crate) use self::search_indexer::SearchIndexer;
 pub use self::state::{Changed, Conversation};
 
-use self::context::CheckContext;
-use self::message_rules::read_message;
+use self::context::{CheckContext, OfferedAttachment};
+use self::message_rules::{NO_ATTACHMENT, read_message};
 use self::messages::{
     CheckReadable, ConversationError, ConversationView, CreateConversation, CustomerShown,
     EmbeddedCustomer, StartConversation,
@@ -34,7 +34,7 @@ use self::messages::{
 use self::rules::invalid;
 use self::search_indexer::ConversationSearch;
 use self::state::stored_json;
-use crate::accounts::Identity;
+use crate::accounts::{Identity, attachment, is_own_upload};
 use crate::customer_names::Names;
 use crate::search::Window;
 use crate::store::{
@@ -48,7 +48,7 @@ use colloquy_model::conversation::{Channel, MessageView, Priority, SenderType, S
 use colloquy_model::conversation_access::Reach;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
-use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId};
+use colloquy_model::id::{AttachmentId, ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::page::{Page, Paging, Start};
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -97,6 +97,8 @@ pub struct Conversations {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) names: Arc<Names>,
+    /// What clients write before the path of an attachment.
+    pub(crate) public_url: Arc<str>,
     /// None where `q` is switched off.
     pub(crate) finder: Option<SearchIndexer>,
 }
@@ -148,12 +150,38 @@ impl Conversations {
             };
             self.customer(tenant, named).await?;
         }
+        let attachment = match request.attachment() {
+            Some(attachment) => Some(self.offered(&meta, attachment).await?),
+            None => None,
+        };
         let command = ConversationCommand {
             meta,
             request,
             users: Arc::clone(&self.identity),
+            attachment,
         };
         self.directory.ask(id, command).await
+    }
+
+    /// The attachment that a request takes, as it stands in the store, if its caller may take it.
+    async fn offered(
+        &self,
+        meta: &CommandMeta,
+        id: AttachmentId,
+    ) -> Result<OfferedAttachment, AskError<ConversationError>> {
+        let refused = || AskError::Refused(invalid("attachment_id", NO_ATTACHMENT));
+        let found = attachment(&*self.store, meta.caller.tenant, id).await?;
+        let (found, sequence) = found.ok_or_else(refused)?;
+        let view = found.shown().ok_or_else(refused)?.clone();
+        if !is_own_upload(&self.identity, meta, &found) {
+            return Err(refused());
+        }
+        let url = format!("{}/v1/attachments/{id}/content", self.public_url);
+        Ok(OfferedAttachment {
+            view,
+            sequence,
+            url,
+        })
     }
 
     /// The customer that a parameter names, as it stands in the store.
@@ -384,6 +412,23 @@ impl Conversations {
             .await?;
         self.check_readable(id, meta).await?;
         read_message(message, meta.caller.tenant, found).map_err(AskError::Refused)
+    }
+
+    /// The attachment that a message has.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub async fn attachment_of(
+        &self,
+        id: ConversationId,
+        message: MessageId,
+    ) -> Result<Option<AttachmentId>, AskError<ConversationError>> {
+        let found = self
+            .store
+            .message(Conversation::subject(id), message)
+            .await?;
+        let view = found.and_then(|found| found.now.attachment);
+        Ok(view.map(|view| view.attachment_id))
     }
 
     /// A page of a message's earlier texts.

@@ -16,7 +16,7 @@ use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, MessageType, Priority, SenderId, SenderType, Status,
 };
 use colloquy_model::damage::Unreadable;
-use colloquy_model::id::{ConversationId, CustomerId, MessageId};
+use colloquy_model::id::{AttachmentId, ConversationId, CustomerId, MessageId};
 use colloquy_model::metadata::Metadata;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -40,6 +40,12 @@ pub trait ConversationRequest: Send + 'static {
 
     /// The customer in whose name the request is made, where it names one that must exist.
     fn sending_customer(&self) -> Option<CustomerId> {
+        None
+    }
+
+    /// The attachment that the request takes for a message, which is looked up before its
+    /// conversation is asked.
+    fn attachment(&self) -> Option<AttachmentId> {
         None
     }
 
@@ -134,6 +140,7 @@ impl ConversationRequest for StartConversation {
                 sender_type: SenderType::Customer,
                 sender_id: Some(SenderId::Customer(customer.id)),
                 metadata: Metadata::default(),
+                attachment: None,
             });
         }
         let answer = draft.live.answer(&context.users, Done::Created);

@@ -63,6 +63,7 @@ impl Entity for Document {
             ConstraintViolation::NoUser => "must be a valid user ID",
             ConstraintViolation::NoCustomer
             | ConstraintViolation::NoDocument
+            | ConstraintViolation::NoAttachment
             | ConstraintViolation::HasConversations
             | ConstraintViolation::HasDocuments
             | ConstraintViolation::Taken(_)

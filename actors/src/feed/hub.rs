@@ -431,6 +431,7 @@ impl Batch<'_> {
                 | Kind::Supervision
                 | Kind::Audit
                 | Kind::Client
+                | Kind::Attachment
                 | Kind::Grant
                 | Kind::SigningKeys
                 | Kind::Alerts => false,

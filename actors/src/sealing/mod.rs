@@ -4,11 +4,13 @@
 //! - `master_key.rs` the master key, which the settings give or the store keeps
 //! - `store_key.rs` the store key, which the store keeps, wrapped under the master key
 //! - `files.rs` files of any size, sealed under the master key
+//! - `chunks.rs` files of which any part is read by itself, each under a key of its own
 //! - `derivation.rs` what is derived from either; `cipher.rs` what encrypts
 //!
 //! A sealed text is `sealed:<name of the store key>:<base64 of nonce and ciphertext>`. Its key is
 //! derived from the store key, and so is every other key that is needed for a purpose of its own.
 
+mod chunks;
 mod cipher;
 mod derivation;
 mod files;
@@ -22,6 +24,7 @@ use arc_swap::ArcSwapOption;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
+pub use chunks::{CHUNK_BYTES, CHUNK_OVERHEAD, ChunkKey, DamagedChunk};
 use cipher::Cipher;
 use derivation::KEY_BYTES;
 pub use files::{SealedFileError, SealedReader, SealedWriter};

@@ -65,7 +65,7 @@ pub use figures::{
     Assignees, FigureGroup, FigureQuery, FigureSlice, FigureStore, FigureTable, Generation,
     GenerationMark, Generations, Grouping, Made, MadeCell, MadeQuery,
 };
-pub use finding::Finding;
+pub use finding::{Finding, KnownAttachment};
 pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
 pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
@@ -93,7 +93,7 @@ pub use transfer_items::{
     ActorItem, AnswerItem, ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem,
     DepartedItem, DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem,
     KeyUseItem, LinkUseItem, MadeItem, Marks, MilestonesItem, NameItem, OperatorItem, ReaderItem,
-    RecordItem, RenameItem, ReplayItem, UsageItem, VersionItem,
+    RecordItem, RenameItem, ReplayItem, TakenAttachmentItem, UsageItem, VersionItem,
 };
 
 use colloquy_model::caller::Tenant;
@@ -102,7 +102,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
-use colloquy_model::id::{MessageId, VersionId};
+use colloquy_model::id::{AttachmentId, ConversationId, MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -296,6 +296,13 @@ pub trait Lists: Send + Sync + 'static {
 
     /// A page of the records of one kind of an account and mode.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
+
+    /// The conversation that has taken this attachment for one of its messages.
+    fn attachment_taker(
+        &self,
+        tenant: Tenant,
+        attachment: AttachmentId,
+    ) -> Later<Result<Option<ConversationId>, ReadError>>;
 }
 
 /// What happened, read by position or by the place in one entity or account.

@@ -12,8 +12,8 @@ use crate::sealing::{MasterKeys, UnwrapError, WrappedKey};
 use super::transfer_items::{
     ChoreItem, CommentItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
     DocumentItem, EndpointItem, EventItem, FeedItem, FigureAssigneeItem, FigureItem, KeyUseItem,
-    MadeItem, Marks, MilestonesItem, OperatorItem, RecordItem, RenameItem, ReplayItem, UsageItem,
-    VersionItem,
+    MadeItem, Marks, MilestonesItem, OperatorItem, RecordItem, RenameItem, ReplayItem,
+    TakenAttachmentItem, UsageItem, VersionItem,
 };
 
 /// A store out of which everything can be taken while no server uses it.
@@ -114,8 +114,10 @@ pub enum Item {
     Comment(CommentItem),
     /// A customer's new name that some conversations do not show yet.
     Rename(RenameItem),
-    /// A user who is still to be taken from conversations.
+    /// What is still to be done.
     Chore(ChoreItem),
+    /// An attachment that a conversation has taken for one of its messages.
+    TakenAttachment(TakenAttachmentItem),
     /// When a key was used last.
     KeyUse(KeyUseItem),
     /// What a webhook endpoint has come to.
@@ -157,6 +159,7 @@ impl Item {
             Item::Comment(_) => "comment",
             Item::Rename(_) => "rename",
             Item::Chore(_) => "chore",
+            Item::TakenAttachment(_) => "taken_attachment",
             Item::KeyUse(_) => "key_use",
             Item::Endpoint(_) => "endpoint",
             Item::Delivery(_) => "delivery",

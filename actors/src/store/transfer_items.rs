@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::transfer_bytes::{Base64, Text};
+use colloquy_model::commit::ChoreKind;
 
 /// The field by which deliveries are counted, of both stores.
 pub(super) const COUNTS_DELIVERIES: i64 = 20;
@@ -301,15 +302,33 @@ pub struct RenameItem {
     pub revision: i64,
 }
 
-/// A user who is still to be taken from conversations.
+/// What is still to be done: a user to be taken from conversations, an attachment to be erased.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ChoreItem {
     /// The account and mode.
     pub tenant: i64,
-    /// The number of the user's identifier.
+    /// The code of its kind; none in files of before there was a second one.
+    #[serde(default = "unassign")]
+    pub kind: i64,
+    /// The number of the identifier of the user or the attachment.
     pub user: i64,
     /// The rest of it.
     pub tail: i64,
+}
+
+fn unassign() -> i64 {
+    ChoreKind::Unassign as i64
+}
+
+/// An attachment that a conversation has taken for one of its messages.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TakenAttachmentItem {
+    /// The account and mode.
+    pub tenant: i64,
+    /// The attachment's identifier.
+    pub attachment: String,
+    /// The number of the conversation's identifier.
+    pub conversation: i64,
 }
 
 /// When a key was used last.

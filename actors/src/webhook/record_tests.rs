@@ -62,7 +62,9 @@ fn ask<Q: RecordRequest<Webhook>>(
 
 fn put(step: Outcome<Webhook>) -> Webhook {
     match step {
-        Outcome::Put(webhook, _) | Outcome::PutSecret(webhook, ..) => webhook,
+        Outcome::Put(webhook, _) | Outcome::PutMade(webhook) | Outcome::PutSecret(webhook, ..) => {
+            webhook
+        }
         Outcome::Show
         | Outcome::PutWithoutContent(_)
         | Outcome::PutShowingOnce { .. }

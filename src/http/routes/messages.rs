@@ -1,5 +1,7 @@
 //! Messages: written through their conversation's actor, read from it or from the store's readers.
 
+use std::sync::Arc;
+
 use colloquy_actors::conversation::MessageList;
 use colloquy_actors::conversation::messages::{
     EditMessage, RedactMessage, ReviseMessage, SendMessage,
@@ -149,8 +151,16 @@ pub(super) async fn edit(
 }
 
 pub(super) async fn redact(call: ApiCall) -> Result<Output, Problem> {
-    let message = call.id::<MessageKind>(1)?;
-    ask(call, RedactMessage { message }).await
+    let (id, message) = (call.id::<ConversationKind>(0)?, call.id::<MessageKind>(1)?);
+    let app = Arc::clone(&call.app);
+    let caller = call.caller.clone();
+    let attachment = app.system.conversations.attachment_of(id, message).await?;
+    let redacted = ask(call, RedactMessage { message }).await?;
+    // From the answer on it is nobody's; a crash before leaves that to what the commit left to do.
+    if let Some(attachment) = attachment {
+        app.system.attachments.hide(caller, attachment).await?;
+    }
+    Ok(redacted)
 }
 
 pub(super) async fn revisions(call: ApiCall, query: RevisionsQuery) -> Result<Output, Problem> {

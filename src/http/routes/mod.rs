@@ -5,6 +5,7 @@
 mod accounts;
 mod actors;
 mod analytics;
+mod attachments;
 mod audit;
 mod backups;
 mod bulk;
@@ -35,6 +36,7 @@ use colloquy_actors::accounts::{
 use colloquy_actors::analytics::FigureList;
 use colloquy_actors::audit::AuditView;
 use colloquy_actors::conversation::messages::ConversationView;
+use colloquy_model::attachment::AttachmentView;
 use colloquy_model::conversation::{MessageView, RevisionView};
 use colloquy_model::key::Permission;
 use colloquy_model::user::UserView;
@@ -82,6 +84,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     let mut all = conversations();
     all.extend(messages());
     all.extend(single_messages());
+    all.extend(attachments());
     all.extend(events());
     all.extend(customers());
     all.extend(users());
@@ -388,6 +391,44 @@ fn users() -> Vec<Operation> {
             .creates::<InvitationShown<'_>>(LocationRule::FurtherUp(1, ""))
             .refuses(&[Kind::Conflict])
             .secret(),
+    ]
+}
+
+fn attachments() -> Vec<Operation> {
+    const TAG: &str = "Attachments";
+    vec![
+        post("/v1/attachments", "uploadAttachment", attachments::upload)
+            .about(
+                TAG,
+                "Upload a file",
+                "The body is the file, its name in `Content-Disposition`; or a form with one part `file`. A message of type \
+                 `image` or `file` then takes it by its id. One that no message takes within 24 hours goes.",
+            )
+            .auth(WRITE)
+            .creates::<AttachmentView>(LocationRule::UnderRequestPath),
+        get("/v1/attachments/{attachment_id}", "getAttachment", attachments::read)
+            .about(
+                TAG,
+                "Get what is known of a file",
+                "Of one that a message has, for whoever may read that message; otherwise for whoever uploaded it, and who \
+                 acts for the whole account.",
+            )
+            .auth(READ)
+            .shows::<AttachmentView>(),
+        get(
+            "/v1/attachments/{attachment_id}/content",
+            "getAttachmentContent",
+            attachments::content,
+        )
+        .about(
+            TAG,
+            "Get a file",
+            "Its bytes, or the part that `Range` names. It is a download, unless it is an image that browsers show safely. \
+             Where the server is set so, the answer leads on to the object storage that has it.",
+        )
+        .auth(READ)
+        .leads_on()
+        .serves_a_file(),
     ]
 }
 

@@ -142,6 +142,7 @@ impl Play {
     ) -> Decision<Conversation, R::Reply> {
         let found = request.message().and_then(|id| self.found(id));
         let command = ConversationCommand {
+            attachment: None,
             meta,
             request,
             users: Arc::clone(&self.users_known),

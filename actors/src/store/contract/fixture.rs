@@ -486,6 +486,7 @@ impl<R: ConversationRequest> Asked<R> for Conversation {
         reservation: Option<Reservation>,
     ) -> ConversationCommand<R> {
         ConversationCommand {
+            attachment: None,
             meta: CommandMeta {
                 reservation,
                 ..CommandMeta::new(acting.caller())

@@ -15,7 +15,7 @@ use colloquy_model::entity::Kind;
 pub(super) fn encrypted(mut commit: Commit) -> Result<Commit, TextError> {
     if !matches!(
         commit.subject.kind,
-        Kind::Customer | Kind::Conversation | Kind::Document
+        Kind::Customer | Kind::Conversation | Kind::Document | Kind::Attachment
     ) {
         return Ok(commit);
     }

@@ -39,7 +39,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::figures::Milestones;
-use colloquy_model::id::{MessageId, VersionId};
+use colloquy_model::id::{AttachmentId, ConversationId, MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -213,7 +213,7 @@ impl Lists for EncryptedStore {
     }
 
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>> {
-        if query.kind != Kind::Customer {
+        if !matches!(query.kind, Kind::Customer | Kind::Attachment) {
             return self.0.records(query);
         }
         let account = Account(query.tenant.account_number());
@@ -222,6 +222,14 @@ impl Lists for EncryptedStore {
             Ok(names) => opening(self.0.records(RecordQuery { names, ..query })),
             Err(error) => Box::pin(std::future::ready(Err(unreadable(error)))),
         }
+    }
+
+    fn attachment_taker(
+        &self,
+        tenant: Tenant,
+        attachment: AttachmentId,
+    ) -> Later<Result<Option<ConversationId>, ReadError>> {
+        self.0.attachment_taker(tenant, attachment)
     }
 }
 

@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document, doc};
 use super::codec::{int, uint};
 use super::counters::CounterMoves;
 use super::header::{HeaderDocument, NameDocument, StateDocument};
-use super::log::{ChoreDocument, LogDocument, RowDocument, log_id};
+use super::log::{LogDocument, RowDocument, log_id};
 use super::places::message_id;
 use super::schema::{CHORES, CONVERSATIONS, LOG, MESSAGES, NAMES, RECORDS, RENAMES};
 use super::statements::{Statements, behind};
@@ -70,6 +70,9 @@ fn header(
     customers: &HashMap<i64, CustomerName>,
     statements: &mut Statements,
 ) {
+    if let Some(attachment) = &document.takes {
+        take(document, attachment, statements);
+    }
     match &document.header {
         None => {}
         Some(HeaderDocument::Conversation { before, after }) => {
@@ -91,6 +94,22 @@ fn header(
     }
 }
 
+/// Notes whose an attachment is from now on. Nobody ever gives one up.
+fn take(document: &LogDocument, attachment: &str, statements: &mut Statements) {
+    let field = NameField::TakenAttachment as i32;
+    let name = NameDocument {
+        field,
+        value: attachment.to_owned(),
+    };
+    let set = doc! {
+        "tenant": document.tenant, "field": field, "value": attachment,
+        "record": document.entity, "at": document.position,
+    };
+    let change = doc! {"$setOnInsert": set};
+    let id = name_id(document, &name);
+    statements.put(NAMES, id, Document::new(), change);
+}
+
 /// An account was forgotten: the log must lose the keys of its texts, which stand in its record as
 /// it was before.
 fn forget_keys(document: &LogDocument, statements: &mut Statements) {
@@ -106,9 +125,7 @@ fn forget_keys(document: &LogDocument, statements: &mut Statements) {
 /// Notes what a commit leaves to be done.
 fn work_behind(document: &LogDocument, statements: &mut Statements) {
     if let Some(chore) = document.chore {
-        let ChoreDocument { tenant, user, tail } = chore;
-        let set = doc! {"tenant": tenant, "user": user, "tail": tail};
-        let change = doc! {"$setOnInsert": set};
+        let change = doc! {"$setOnInsert": chore.fields()};
         statements.put(CHORES, chore.id(), Document::new(), change);
     }
     if let Some(name) = &document.renamed {

@@ -15,8 +15,13 @@ use super::open::OpenError;
 use super::positions::{Standing, standing};
 use super::schema::{CONVERSATIONS, Collections, DOCUMENTS, LOG, NAMES, RECORDS};
 use super::transfer::{MongoTransfer, import_of};
-use super::{check_counters, check_log};
-use crate::store::Finding;
+use super::{check_counters, check_log, loads};
+use crate::store::{Finding, KnownAttachment};
+use colloquy_model::caller::Tenant;
+use colloquy_model::commit::NameField;
+use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::AttachmentId;
 use colloquy_model::sequence::Sequence;
 
 /// Checks a database that no server uses, and says what is wrong in it. It is first brought to the
@@ -28,6 +33,42 @@ pub fn check(uri: &str, database: &str) -> Result<Vec<Finding>, OpenError> {
     let opened = MongoTransfer::to_check(uri, database)?;
     let found = opened.runtime.block_on(findings(&opened.collections))?;
     Ok(found)
+}
+
+/// The attachments of a database, and whether their bytes must be there.
+///
+/// # Errors
+/// A server uses it, or MongoDB does not answer.
+pub fn attachments(uri: &str, database: &str) -> Result<Vec<KnownAttachment>, OpenError> {
+    let opened = MongoTransfer::to_check(uri, database)?;
+    Ok(opened.runtime.block_on(known(&opened.collections))?)
+}
+
+async fn known(collections: &Collections) -> Result<Vec<KnownAttachment>, Error> {
+    let database = &collections.database;
+    let (records, log) = (
+        database.collection::<Document>(RECORDS),
+        database.collection::<Document>(LOG),
+    );
+    let attachments = doc! {"kind": Kind::Attachment as i32, "gone": false};
+    let mut cursor = records.find(attachments).await?;
+    let mut known = Vec::new();
+    while cursor.advance().await? {
+        let record = cursor.deserialize_current()?;
+        let field = |name| record.get_i64(name).unwrap_or(0);
+        let own = loads::log_of(uint(field("_id")));
+        let last = log.find_one(own).sort(doc! {"_id": -1}).await?;
+        let rows = last.as_ref().and_then(|last| last.get_array("rows").ok());
+        let row = rows.and_then(|rows| rows.last()?.as_document());
+        let code = row.and_then(|row| row.get_i32("kind").ok());
+        let kind = code.and_then(|code| EventKind::of_row(code.into()));
+        known.push(KnownAttachment {
+            tenant: Tenant::from_number(field("tenant")),
+            id: AttachmentId::from_parts(uint(field("_id")), uint(field("tail"))),
+            is_whole: kind.is_some_and(EventKind::leaves_an_attachment),
+        });
+    }
+    Ok(known)
 }
 
 /// What is wrong in a database that is recovered.
@@ -157,7 +198,9 @@ async fn headers_without_log(
 /// Checks that every name is that of a record.
 async fn names(collections: &Collections, findings: &mut Findings) -> Result<(), Error> {
     let names = collections.database.collection::<Document>(NAMES);
-    let found = names.find(doc! {}).projection(doc! {"record": 1});
+    // Of an attachment that a conversation has taken it names the conversation.
+    let of_records = doc! {"field": {"$ne": NameField::TakenAttachment as i32}};
+    let found = names.find(of_records).projection(doc! {"record": 1});
     let mut cursor = found.sort(doc! {"_id": 1}).await?;
     loop {
         let page = page(&mut cursor).await?;

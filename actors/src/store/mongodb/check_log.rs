@@ -245,6 +245,7 @@ fn collection_of(kind: i32) -> Option<&'static str> {
         | Kind::Webhook
         | Kind::Supervision
         | Kind::Client
+        | Kind::Attachment
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => RECORDS,

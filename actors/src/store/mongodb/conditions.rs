@@ -7,7 +7,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, Result};
 
 use super::carry_over::name_id;
-use super::codec::int;
+use super::codec::{int, uint};
 use super::connection::answered;
 use super::header::HeaderDocument;
 use super::loads;
@@ -18,6 +18,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Condition, ConstraintViolation, NameField};
 use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::{AttachmentId, ConversationId};
 use colloquy_model::sequence::Sequence;
 use colloquy_runtime::CommitFailure;
 
@@ -61,7 +62,63 @@ pub(super) async fn violated(
             }
         }
     }
+    if let Some(attachment) = &insert.document.takes {
+        let tenant = Tenant::from_number(insert.document.tenant);
+        // Its own, where an insert is tried again.
+        let others = doc! {"at": {"$ne": insert.document.position}};
+        if claim(collections, tenant, (attachment, others))
+            .await?
+            .is_some()
+        {
+            let field = NameField::TakenAttachment;
+            return Ok(Some(ConstraintViolation::Taken(field)));
+        }
+    }
     taken(collections, &insert.document).await
+}
+
+/// The name by which a conversation has taken an attachment.
+async fn claim(
+    collections: &Collections,
+    tenant: Tenant,
+    (attachment, and): (&str, Document),
+) -> Result<Option<Document>> {
+    let field = NameField::TakenAttachment as i32;
+    let mut filter = doc! {"_id": format!("{}.{field}.{attachment}", tenant.number())};
+    filter.extend(and);
+    let names = collections.database.collection::<Document>(NAMES);
+    answered(names.find_one(filter).into_future()).await
+}
+
+async fn taken_by_another(
+    collections: &Collections,
+    tenant: Tenant,
+    id: AttachmentId,
+) -> Result<Option<ConstraintViolation>> {
+    let id = id.to_string();
+    let taken = claim(collections, tenant, (&id, Document::new())).await?;
+    Ok(taken.map(|_| ConstraintViolation::Taken(NameField::TakenAttachment)))
+}
+
+/// The conversation that has taken this attachment for one of its messages.
+pub(super) async fn claiming_conversation(
+    collections: &Collections,
+    tenant: Tenant,
+    attachment: AttachmentId,
+) -> Result<Option<ConversationId>> {
+    let attachment = attachment.to_string();
+    let Some(name) = claim(collections, tenant, (&attachment, Document::new())).await? else {
+        return Ok(None);
+    };
+    let conversations = collections.database.collection::<Document>(CONVERSATIONS);
+    let own = conversations
+        .find_one(doc! {"_id": name.get("record")})
+        .projection(doc! {"tail": 1});
+    let found = answered(own.into_future()).await?;
+    Ok(found.and_then(|found| {
+        let (number, tail) = (name.get_i64("record").ok()?, found.get_i64("tail").ok()?);
+        Some(ConversationId::from_parts(uint(number), uint(tail)))
+    }))
 }
 
 async fn judge(
@@ -118,6 +175,12 @@ async fn judge(
             (usize::try_from(count).unwrap_or(usize::MAX) >= most)
                 .then_some(ConstraintViolation::Full(most))
         }
+        Condition::AttachmentUnchanged(id, sequence) => {
+            let mut filter = record(Kind::Attachment, id.number(), id.tail(), tenant);
+            filter.insert("seq", int(sequence.0));
+            (!is_there(RECORDS, filter).await?).then_some(ConstraintViolation::NoAttachment)
+        }
+        Condition::AttachmentUntaken(id) => taken_by_another(collections, tenant, id).await?,
     })
 }
 

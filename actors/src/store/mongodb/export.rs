@@ -25,8 +25,8 @@ use super::delivery_documents::DeliveryDocument;
 use super::export_events::{Numbering, events_of};
 use super::export_rows::{
     CommentRow, ConversationRow, CounterRow, DocumentRow, EndpointRow, FeedRow, FigureRow, GoneRow,
-    KeyUseRow, MadeRow, MilestonesRow, NameRow, RecordRow, RenameRow, ReplayRow, VersionRow,
-    delivery_item,
+    KeyUseRow, MadeRow, MilestonesRow, NameRow, RecordRow, RenameRow, ReplayRow, TakenRow,
+    VersionRow, delivery_item,
 };
 use super::figure_generations;
 use super::log::{AnswerDocument, ChoreDocument, LogDocument};
@@ -44,6 +44,7 @@ use crate::store::{
     FigureAssigneeItem, Item, KeyUseItem, Marks, NameItem, OperatorItem, RenameItem, Text,
     TransferError,
 };
+use colloquy_model::commit::NameField;
 use colloquy_model::entity::Kind;
 use colloquy_model::idempotency::KEPT_FOR;
 use colloquy_model::position::Position;
@@ -247,8 +248,24 @@ impl Exporter<'_> {
         }
         let mut cursor: Cursor<ChoreDocument> = self.by_id(CHORES).await?;
         while cursor.advance().await? {
-            let ChoreDocument { tenant, user, tail } = cursor.deserialize_current()?;
-            self.take(Item::Chore(ChoreItem { tenant, user, tail }))?;
+            let ChoreDocument {
+                tenant,
+                kind,
+                user,
+                tail,
+            } = cursor.deserialize_current()?;
+            self.take(Item::Chore(ChoreItem {
+                tenant,
+                kind,
+                user,
+                tail,
+            }))?;
+        }
+        let taken = doc! {"field": NameField::TakenAttachment as i32};
+        let mut cursor: Cursor<TakenRow> = self.all(NAMES, taken, doc! {"_id": 1}).await?;
+        while cursor.advance().await? {
+            let item = cursor.deserialize_current()?.item();
+            self.take(Item::TakenAttachment(item))?;
         }
         let mut cursor: Cursor<KeyUseRow> = self.by_id(KEY_USES).await?;
         while cursor.advance().await? {

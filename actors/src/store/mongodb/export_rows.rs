@@ -10,8 +10,8 @@ use super::delivery_documents::DeliveryDocument;
 use super::header::StateDocument;
 use crate::store::{
     Base64, ConversationItem, CounterItem, DeliveryItem, DocumentItem, EndpointItem, FigureItem,
-    LinkUseItem, MadeItem, MilestonesItem, NameItem, ReaderItem, RecordItem, ReplayItem, Text,
-    TransferError, VersionItem,
+    LinkUseItem, MadeItem, MilestonesItem, NameItem, ReaderItem, RecordItem, ReplayItem,
+    TakenAttachmentItem, Text, TransferError, VersionItem,
 };
 use colloquy_model::event_kind::EventKind;
 
@@ -95,6 +95,24 @@ impl RecordRow {
 pub(super) struct NameRow {
     pub(super) field: i32,
     pub(super) value: String,
+}
+
+/// A name by which a conversation has taken an attachment.
+#[derive(Deserialize)]
+pub(super) struct TakenRow {
+    tenant: i64,
+    value: String,
+    record: i64,
+}
+
+impl TakenRow {
+    pub(super) fn item(self) -> TakenAttachmentItem {
+        TakenAttachmentItem {
+            tenant: self.tenant,
+            attachment: self.value,
+            conversation: self.record,
+        }
+    }
 }
 
 /// The identifier of a record that is gone.

@@ -30,7 +30,7 @@ use crate::store::transfer_items::COUNTS_DELIVERIES;
 use crate::store::{
     AnswerItem, Base64, ChoreItem, ConversationItem, CounterItem, DeliveryItem, DepartedItem,
     DocumentItem, EndpointItem, EventItem, Import, ImportMark, ImportProgress, Item, Marks,
-    RecordItem, ReplayItem, Text, TransferError, VersionItem,
+    RecordItem, ReplayItem, TakenAttachmentItem, Text, TransferError, VersionItem,
 };
 use colloquy_model::attempt::Attempt;
 use colloquy_model::commit::NameField;
@@ -170,6 +170,7 @@ impl Block<'_> {
                 doc! {"_id": rename.customer, "name": rename.name, "revision": rename.revision},
             ),
             Item::Chore(chore) => self.put_chore(&chore),
+            Item::TakenAttachment(taken) => self.put_taken(taken),
             Item::KeyUse(used) => self.insert(KEY_USES, doc! {"_id": used.key, "at": used.at}),
             Item::Endpoint(endpoint) => self.insert(ENDPOINTS, endpoint_document(&endpoint)),
             Item::Delivery(delivery) => {
@@ -221,10 +222,33 @@ impl Block<'_> {
     }
 
     fn put_chore(&mut self, item: &ChoreItem) {
-        let ChoreItem { tenant, user, tail } = *item;
-        let id = ChoreDocument { tenant, user, tail }.id();
-        let chore = doc! {"_id": id, "tenant": tenant, "user": user, "tail": tail};
-        self.insert(CHORES, chore);
+        let ChoreItem {
+            tenant,
+            kind,
+            user,
+            tail,
+        } = *item;
+        let chore = ChoreDocument {
+            tenant,
+            kind,
+            user,
+            tail,
+        };
+        let mut fields = chore.fields();
+        fields.insert("_id", chore.id());
+        self.insert(CHORES, fields);
+    }
+
+    fn put_taken(&mut self, item: TakenAttachmentItem) {
+        let field = NameField::TakenAttachment as i32;
+        self.insert(
+            NAMES,
+            doc! {
+                "_id": format!("{}.{field}.{}", item.tenant, item.attachment),
+                "tenant": item.tenant, "field": field, "value": item.attachment,
+                "record": item.conversation, "at": 0_i64,
+            },
+        );
     }
 
     fn put_event(&mut self, event: EventItem) {
@@ -405,6 +429,7 @@ fn log_document(event: EventItem) -> LogDocument {
         rows: row.into_iter().collect(),
         header: None,
         redacts: None,
+        takes: None,
         renamed: None,
         chore: None,
     }

@@ -240,6 +240,10 @@ fn depends_on(insert: &Insert) -> BTreeMap<String, Hold> {
                     let number = tenant.number();
                     note(format!("count.{number}.{}", *kind as i32), Hold::Taken);
                 }
+                // Whoever takes one and whoever lets it go for good meet.
+                Condition::AttachmentUnchanged(id, _) | Condition::AttachmentUntaken(id) => {
+                    note(entity(id.number()), Hold::Taken);
+                }
             }
         }
     }

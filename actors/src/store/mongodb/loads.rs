@@ -42,6 +42,7 @@ pub(super) async fn load(
         | Kind::Supervision
         | Kind::Audit
         | Kind::Client
+        | Kind::Attachment
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => {
@@ -64,6 +65,7 @@ fn headers_of(kind: Kind) -> &'static str {
         | Kind::Supervision
         | Kind::Audit
         | Kind::Client
+        | Kind::Attachment
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => RECORDS,

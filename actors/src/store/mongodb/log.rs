@@ -11,11 +11,10 @@ use super::codec::{binary, code, int, uint};
 use super::header::HeaderDocument;
 use crate::store::digest::{PayloadDigest, PayloadDigests};
 use colloquy_model::caller::{Actor, Tenant};
-use colloquy_model::commit::{Chore, Commit, KeptAnswer, NewRow};
+use colloquy_model::commit::{Chore, ChoreKind, Commit, KeptAnswer, NewRow};
 use colloquy_model::conversation::{MessageCounts, SenderType};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::UserId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -53,6 +52,9 @@ pub(super) struct LogDocument {
     /// The sequence of the message whose texts are to be erased.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) redacts: Option<i64>,
+    /// The attachment that it takes for a message.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) takes: Option<String>,
     /// A customer's new name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) renamed: Option<String>,
@@ -61,12 +63,19 @@ pub(super) struct LogDocument {
     pub(super) chore: Option<ChoreDocument>,
 }
 
-/// To take every conversation from a user, who is no more.
+/// What is to be done with a user, who is no more, or an attachment.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct ChoreDocument {
     pub(super) tenant: i64,
+    /// The code of its kind; of before there was a second one, none.
+    #[serde(default = "unassign")]
+    pub(super) kind: i64,
     pub(super) user: i64,
     pub(super) tail: i64,
+}
+
+fn unassign() -> i64 {
+    ChoreKind::Unassign as i64
 }
 
 /// Where a document of the log stands, without what its rows hold.
@@ -178,7 +187,7 @@ fn link_use_id(entity: EntityNumber, share: i64, uses: i64) -> String {
 impl LogDocument {
     /// Whether it is carried over only behind its answer.
     pub(super) fn is_plain(&self) -> bool {
-        self.header.is_none() && self.redacts.is_none()
+        self.header.is_none() && self.redacts.is_none() && self.takes.is_none()
     }
 
     /// A commit as it stands in the log from this position on.
@@ -211,6 +220,7 @@ impl LogDocument {
             rows,
             header: HeaderDocument::of(commit),
             redacts: commit.redacts.map(|original| int(original.0)),
+            takes: commit.takes.map(|attachment| attachment.to_string()),
             renamed: commit.new_name().map(str::to_owned),
             chore: commit.chore.map(ChoreDocument::of),
         }
@@ -256,7 +266,8 @@ impl LogDocument {
                 | Kind::Webhook
                 | Kind::Document
                 | Kind::Audit
-                | Kind::Alerts => false,
+                | Kind::Alerts
+                | Kind::Attachment => false,
             })
     }
 
@@ -365,17 +376,24 @@ impl RowDocument {
 
 impl ChoreDocument {
     pub(super) fn of(chore: Chore) -> Self {
-        let Chore::Unassign(tenant, user) = chore;
         ChoreDocument {
-            tenant: tenant.number(),
-            user: int(user.number()),
-            tail: int(user.tail()),
+            tenant: chore.tenant().number(),
+            kind: chore.kind() as i64,
+            user: int(chore.number()),
+            tail: int(chore.tail()),
         }
     }
 
-    pub(super) fn chore(self) -> Chore {
-        let user = UserId::from_parts(uint(self.user), uint(self.tail));
-        Chore::Unassign(Tenant::from_number(self.tenant), user)
+    /// The chore; none of a kind that a later version left.
+    pub(super) fn chore(self) -> Option<Chore> {
+        let kind = ChoreKind::from_code(self.kind)?;
+        let about = (uint(self.user), uint(self.tail));
+        Some(Chore::of(kind, Tenant::from_number(self.tenant), about))
+    }
+
+    /// As its collection has it, without its `_id`.
+    pub(super) fn fields(self) -> Document {
+        doc! {"tenant": self.tenant, "kind": self.kind, "user": self.user, "tail": self.tail}
     }
 
     /// Its `_id` in the list of chores.

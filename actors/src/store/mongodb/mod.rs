@@ -108,7 +108,7 @@ use self::aging::Aging;
 use self::broadcasts::Broadcasts;
 use self::carrying::Carrying;
 pub use self::chain::MongoChain;
-pub use self::check::check;
+pub use self::check::{attachments, check};
 use self::deliveries::{Deliverer, Deliveries, DeliveryParts};
 use self::following::LogFollower;
 use self::housekeeping::Housekeeping;

@@ -86,6 +86,7 @@ pub(super) fn number_of(kind: Kind, position: Position) -> FeedNumber {
         | Kind::Supervision
         | Kind::Audit
         | Kind::Client
+        | Kind::Attachment
         | Kind::Grant
         | Kind::SigningKeys => FeedNumber::ZERO,
     }

@@ -357,6 +357,7 @@ fn of_a_customer(position: Position) -> LogDocument {
         header: None,
         redacts: None,
         renamed: None,
+        takes: None,
         chore: None,
     }
 }

@@ -152,6 +152,7 @@ fn is_plain(commit: &Commit) -> bool {
         header,
         rows,
         redacts,
+        takes,
         conditions,
         answer,
         effects,
@@ -161,6 +162,7 @@ fn is_plain(commit: &Commit) -> bool {
     matches!(header, Header::Unchanged)
         && !rows.is_empty()
         && redacts.is_none()
+        && takes.is_none()
         && conditions.is_empty()
         && answer.is_none()
         && effects.is_empty()
@@ -168,8 +170,11 @@ fn is_plain(commit: &Commit) -> bool {
 }
 
 /// Whether another commit's condition may depend on it, or its own on another commit that is not
-/// carried over yet: records come, go and change names, and documents go.
+/// carried over yet: records come, go and change names, documents go, and attachments are taken.
 fn is_exclusive(commit: &Commit) -> bool {
+    if commit.takes.is_some() {
+        return true;
+    }
     match &commit.header {
         Header::Record { .. } | Header::RecordGone | Header::DocumentGone { .. } => true,
         Header::Unchanged

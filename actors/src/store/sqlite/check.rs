@@ -6,16 +6,20 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use sha2::{Digest, Sha256};
 
-use super::codec::{self, Columns, columns, only, whole};
+use super::codec::{self, Columns, columns, only, uint, whole};
 use super::counters::Counted;
 use super::delivery_tidying::TO_GO;
 use super::file::{OpenError, connect, lock};
 use super::slices::{self, EntryRow, Slice, Totals};
 use super::trails;
-use crate::store::{DeliveryState, Finding};
+use crate::store::{DeliveryState, Finding, KnownAttachment};
+use colloquy_model::caller::Tenant;
+use colloquy_model::commit::NameField;
 use colloquy_model::conversation::Status;
+use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
+use colloquy_model::id::AttachmentId;
 use colloquy_model::position::Position;
 
 /// Checks; each statement must find nothing, with [`codes`] in place of the names of parameters.
@@ -110,12 +114,13 @@ const CHECKS: &[(&str, &str)] = &[
          SELECT 'scope ' || scope FROM wrong WHERE messages + documents + abs(bytes) > 0
            AND scope NOT IN (SELECT scope FROM scopes WHERE floor > 0)",
     ),
-    ("names have records", "SELECT 'record ' || n FROM names WHERE n NOT IN (SELECT n FROM records)"),
+    ("names have records", "SELECT 'record ' || n FROM names WHERE field <> :taken AND n NOT IN (SELECT n FROM records)"),
+    ("taken attachments have conversations", "SELECT 'conversation ' || n FROM names WHERE field = :taken AND n NOT IN (SELECT n FROM conversations)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
 ];
 
 /// What a check's parameters stand for.
-fn codes() -> [(&'static str, i64); 15] {
+fn codes() -> [(&'static str, i64); 16] {
     [
         (":pending", DeliveryState::Pending as i64),
         (":failed", DeliveryState::Failed as i64),
@@ -132,6 +137,7 @@ fn codes() -> [(&'static str, i64); 15] {
         (":message_created", EventKind::MessageCreated as i64),
         (":message_updated", EventKind::MessageUpdated as i64),
         (":document_created", EventKind::DocumentCreated as i64),
+        (":taken", NameField::TakenAttachment as i64),
     ]
 }
 
@@ -424,6 +430,30 @@ impl Chain<'_> {
         }
         Ok(listed)
     }
+}
+
+/// The attachments of a store that is not in use, and whether their bytes must be there.
+///
+/// # Errors
+/// It is in use or can't be read.
+pub fn attachments(path: &Path) -> Result<Vec<KnownAttachment>, OpenError> {
+    let _lock = lock(path)?;
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut query = connection.prepare(
+        "SELECT n, tail, scope, (SELECT happened FROM rows WHERE entity = n ORDER BY seq DESC LIMIT 1)
+         FROM records WHERE kind = ?1",
+    )?;
+    let kind = Kind::Attachment as i64;
+    let found = query.query_map([kind], |row| {
+        let (number, tail, scope) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let last: i64 = row.get(3)?;
+        Ok(KnownAttachment {
+            tenant: Tenant::from_number(scope),
+            id: AttachmentId::from_parts(EntityNumber(uint(number)), uint(tail)),
+            is_whole: EventKind::of_row(last).is_some_and(EventKind::leaves_an_attachment),
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
 #[cfg(test)]

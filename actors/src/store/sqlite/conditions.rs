@@ -1,13 +1,16 @@
 //! What must hold outside of an entity for its commit, judged inside the transaction.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::int;
+use super::codec::{int, uint};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{
     Commit, Condition, ConstraintViolation, Header, NameField, RecordName,
 };
 use colloquy_model::entity::{Kind, Subject};
+use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::{AttachmentId, ConversationId};
+use colloquy_model::sequence::Sequence;
 
 /// The first condition of a commit that does not hold; none where it may be written.
 pub(super) fn violated(
@@ -18,6 +21,11 @@ pub(super) fn violated(
         if let Some(violation) = judge(connection, commit.tenant, *condition)? {
             return Ok(Some(violation));
         }
+    }
+    if let Some(attachment) = commit.takes
+        && claimant(connection, commit.tenant, attachment)?.is_some()
+    {
+        return Ok(Some(ConstraintViolation::Taken(NameField::TakenAttachment)));
     }
     let Header::Record { names, .. } = &commit.header else {
         return Ok(None);
@@ -78,7 +86,61 @@ fn judge(
             last.exists([tenant.number(), kind as i64, behind])?
                 .then_some(ConstraintViolation::Full(most))
         }
+        Condition::AttachmentUnchanged(id, sequence) => {
+            let found = is_unchanged(connection, tenant, (id, sequence))?;
+            (!found).then_some(ConstraintViolation::NoAttachment)
+        }
+        Condition::AttachmentUntaken(id) => claimant(connection, tenant, id)?
+            .map(|_| ConstraintViolation::Taken(NameField::TakenAttachment)),
     })
+}
+
+fn is_unchanged(
+    connection: &Connection,
+    tenant: Tenant,
+    (id, sequence): (AttachmentId, Sequence),
+) -> rusqlite::Result<bool> {
+    let mut found = connection.prepare_cached(
+        "SELECT 1 FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3 AND scope = ?4 AND seq = ?5",
+    )?;
+    found.exists([
+        int(id.number().0),
+        int(id.tail()),
+        Kind::Attachment as i64,
+        tenant.number(),
+        int(sequence.0),
+    ])
+}
+
+/// The number of the conversation that has taken this attachment for one of its messages.
+fn claimant(
+    connection: &Connection,
+    tenant: Tenant,
+    attachment: AttachmentId,
+) -> rusqlite::Result<Option<i64>> {
+    let mut query = connection
+        .prepare_cached("SELECT n FROM names WHERE scope = ?1 AND field = ?2 AND value = ?3")?;
+    let field = NameField::TakenAttachment as i64;
+    query
+        .query_row(
+            params![tenant.number(), field, attachment.to_string()],
+            |row| row.get(0),
+        )
+        .optional()
+}
+
+/// The conversation that has taken this attachment for one of its messages.
+pub(super) fn claiming_conversation(
+    connection: &Connection,
+    tenant: Tenant,
+    attachment: AttachmentId,
+) -> rusqlite::Result<Option<ConversationId>> {
+    let Some(number) = claimant(connection, tenant, attachment)? else {
+        return Ok(None);
+    };
+    let mut query = connection.prepare_cached("SELECT tail FROM conversations WHERE n = ?1")?;
+    let tail: Option<i64> = query.query_row([number], |row| row.get(0)).optional()?;
+    Ok(tail.map(|tail| ConversationId::from_parts(EntityNumber(uint(number)), uint(tail))))
 }
 
 fn record_exists(

@@ -29,9 +29,10 @@ use crate::store::{
     ActorItem, AnswerItem, Base64, ChoreItem, CommentItem, ConversationItem, CounterItem,
     DeliveryItem, DepartedItem, DocumentItem, EndpointItem, EventItem, Export, FeedItem,
     FigureAssigneeItem, FigureItem, Generation, Item, KeyUseItem, LinkUseItem, MadeItem, Marks,
-    MilestonesItem, NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem, Text,
-    TransferError, UsageItem, VersionItem,
+    MilestonesItem, NameItem, OperatorItem, ReaderItem, RecordItem, RenameItem, ReplayItem,
+    TakenAttachmentItem, Text, TransferError, UsageItem, VersionItem,
 };
+use colloquy_model::commit::NameField;
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::MessageId;
@@ -64,8 +65,13 @@ impl Export for SqliteTransfer {
         each(connection, "renames ORDER BY customer", &mut |row| {
             take(Item::Rename(row))
         })?;
-        each(connection, "chores ORDER BY scope, n", &mut |row| {
+        each(connection, "chores ORDER BY scope, kind, n", &mut |row| {
             take(Item::Chore(row))
+        })?;
+        let field = NameField::TakenAttachment as i64;
+        let taken = format!("names WHERE field = {field} ORDER BY scope, value");
+        each(connection, &taken, &mut |row| {
+            take(Item::TakenAttachment(row))
         })?;
         each(connection, "key_uses ORDER BY n", &mut |row| {
             take(Item::KeyUse(row))
@@ -465,7 +471,9 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
 }
 
 columns! { of RenameItem { customer, name, revision } }
-columns! { of ChoreItem { tenant = "scope", user = "n", tail } }
+columns! { of ChoreItem { tenant = "scope", kind, user = "n", tail } }
+
+columns! { of TakenAttachmentItem { tenant = "scope", attachment = "value", conversation = "n" } }
 columns! { of KeyUseItem { key = "n", at } }
 columns! { of EndpointItem { number = "n", failing_since, given_up, unsettled } }
 columns! { of DeliveryItem {

@@ -8,7 +8,7 @@ use super::counters::{Counted, Counter, CounterMoves};
 use super::dirty_headers::DirtyHeader;
 use super::documents::{self, BinCounts};
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::{Commit, Header, RecordName};
+use colloquy_model::commit::{Commit, Header, NameField, RecordName};
 use colloquy_model::conversation::{ConversationState, MessageCounts};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::position::Position;
@@ -31,7 +31,15 @@ pub(super) fn write(
         connection,
         counters,
     };
-    headers.write(commit)
+    headers.write(commit)?;
+    if let Some(attachment) = commit.takes {
+        let taken = RecordName {
+            field: NameField::TakenAttachment,
+            value: attachment.to_string(),
+        };
+        headers.insert_names(commit, &[taken])?;
+    }
+    Ok(())
 }
 
 /// Headers on their way into the file.

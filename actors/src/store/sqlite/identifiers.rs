@@ -38,6 +38,7 @@ pub(super) fn scope_of(
         | Kind::Supervision
         | Kind::Audit
         | Kind::Client
+        | Kind::Attachment
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => connection

@@ -13,14 +13,13 @@ use crate::sealing::MasterKeys;
 use crate::store::transfer::refuse_other_key;
 use crate::store::{
     AnswerItem, ChoreItem, ConversationItem, CounterItem, DeliveryItem, DocumentItem, EventItem,
-    FeedItem, Import, ImportMark, ImportProgress, Item, Marks, RecordItem, ReplayItem, Text,
-    TransferError, VersionItem,
+    FeedItem, Import, ImportMark, ImportProgress, Item, Marks, RecordItem, ReplayItem,
+    TakenAttachmentItem, Text, TransferError, VersionItem,
 };
+use colloquy_model::commit::NameField;
 
 /// Blocks behind which SQLite's log is emptied.
 const LOG_BLOCKS: u64 = 64;
-/// The kind of a chore, as `chores` has it.
-const UNASSIGN: i64 = 1;
 
 impl Import for SqliteTransfer {
     fn progress(&mut self) -> Result<ImportProgress, TransferError> {
@@ -157,6 +156,7 @@ impl<'c> Block<'c> {
                 })?;
             }
             Item::Chore(chore) => put_chore(connection, &chore)?,
+            Item::TakenAttachment(taken) => put_taken(connection, taken)?,
             Item::KeyUse(used) => {
                 insert!(connection, "INSERT INTO key_uses", { n: used.key, at: used.at })?;
             }
@@ -375,9 +375,19 @@ fn put_figures(connection: &Connection, item: Item) -> rusqlite::Result<()> {
 fn put_chore(connection: &Connection, item: &ChoreItem) -> rusqlite::Result<()> {
     insert!(connection, "INSERT INTO chores", {
         scope: item.tenant,
-        kind: UNASSIGN,
+        kind: item.kind,
         n: item.user,
         tail: item.tail,
+    })?;
+    Ok(())
+}
+
+fn put_taken(connection: &Connection, item: TakenAttachmentItem) -> rusqlite::Result<()> {
+    insert!(connection, "INSERT INTO names", {
+        scope: item.tenant,
+        field: NameField::TakenAttachment as i64,
+        value: item.attachment,
+        n: item.conversation,
     })?;
     Ok(())
 }

@@ -32,6 +32,7 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         | Kind::Supervision
         | Kind::Audit
         | Kind::Client
+        | Kind::Attachment
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => Ok(record(connection, subject)?.map(Stored::Record)),

@@ -83,7 +83,7 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 
 pub use chain::SqliteChain;
-pub use check::check;
+pub use check::{attachments, check};
 pub use file::OpenError;
 pub use store_key::use_key_of;
 pub use transfer::SqliteTransfer;

@@ -7,9 +7,9 @@ use super::file::log_of;
 use super::snapshots::{self, Asked};
 use super::work::{FigureChange, Work};
 use super::{
-    ReadClass, SqliteStore, activity, audit, chain, chores, delivery_lists, document_lists,
-    document_loads, events, figures, identifiers, lists, loads, message_lists, older_keys,
-    revisions, store_key, timed, usage, versions,
+    ReadClass, SqliteStore, activity, audit, chain, chores, conditions, delivery_lists,
+    document_lists, document_loads, events, figures, identifiers, lists, loads, message_lists,
+    older_keys, revisions, store_key, timed, usage, versions,
 };
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::digest::payload_digests;
@@ -33,7 +33,7 @@ use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::figures::Milestones;
-use colloquy_model::id::{MessageId, VersionId};
+use colloquy_model::id::{AttachmentId, ConversationId, MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -182,6 +182,16 @@ impl Lists for SqliteStore {
             .read(ReadClass::of(query.tenant), move |connection| {
                 lists::records(connection, &query)
             })
+    }
+
+    fn attachment_taker(
+        &self,
+        tenant: Tenant,
+        attachment: AttachmentId,
+    ) -> Later<Result<Option<ConversationId>, ReadError>> {
+        self.loads.read(ReadClass::of(tenant), move |connection| {
+            conditions::claiming_conversation(connection, tenant, attachment)
+        })
     }
 }
 

@@ -472,7 +472,7 @@ pub(super) fn advice(problem: &Problem) -> String {
             )
         }
         Kind::Forbidden => "Ask whoever gave you the link for one that allows it.".to_owned(),
-        Kind::PayloadTooLarge => {
+        Kind::PayloadTooLarge | Kind::RangeNotSatisfiable => {
             "Go back: what you wrote is still there. Make it shorter, then send it again."
                 .to_owned()
         }

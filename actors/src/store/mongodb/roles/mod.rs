@@ -13,6 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::codec::failed;
+use super::conditions::claiming_conversation;
 use super::work::Work;
 use super::{MongoStore, kept_answers, lists, loads, message_lists};
 use crate::store::digest::payload_digests;
@@ -26,7 +28,7 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::MessageId;
+use colloquy_model::id::{AttachmentId, ConversationId, MessageId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -195,6 +197,19 @@ impl Lists for MongoStore {
             lists::records(&collections, query).await
         });
         self.read_listed(turn)
+    }
+
+    fn attachment_taker(
+        &self,
+        tenant: Tenant,
+        attachment: AttachmentId,
+    ) -> Later<Result<Option<ConversationId>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move {
+            claiming_conversation(&collections, tenant, attachment)
+                .await
+                .map_err(|error| failed(&error))
+        })
     }
 }
 

@@ -34,7 +34,7 @@ impl TimerStore for MongoStore {
             membership.lead().await;
             let found: Vec<ChoreDocument> =
                 all(&collections, CHORES, Document::new(), doc! {"_id": 1}).await?;
-            Ok(found.into_iter().map(ChoreDocument::chore).collect())
+            Ok(found.into_iter().filter_map(ChoreDocument::chore).collect())
         })
     }
 

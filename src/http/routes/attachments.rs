@@ -1,0 +1,431 @@
+//! Attachments: files that are uploaded piece by piece, shown, and read whole or in part.
+
+use std::fmt::Write;
+
+use actix_web::http::Method;
+use actix_web::http::header::{
+    CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ContentDisposition, HeaderName, IF_RANGE,
+    RANGE,
+};
+use colloquy_actors::accounts::AttachmentFile;
+use colloquy_actors::attachments::{
+    Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError, is_shown,
+};
+use colloquy_model::answer::Answer;
+use colloquy_model::id::{AttachmentId, AttachmentKind};
+use colloquy_model::json;
+use colloquy_runtime::AskError;
+use futures_util::{StreamExt, stream};
+use multer::{Constraints, Multipart, SizeLimit};
+
+use super::super::api_call::{ApiCall, CommandCall};
+use super::super::body::{File, Upload};
+use super::super::budget::{BytesPermit, Slack};
+use super::super::idempotency::{self, RequestIdentity};
+use super::super::output::{FileContent, Output};
+use super::super::problem::{Kind, More, Outcome, Problem};
+use super::super::query::NoQuery;
+use super::super::ranges;
+
+/// Bytes of one upload that may be in memory: parts on their way into object storage.
+const IN_MEMORY: usize = 24 << 20;
+/// Characters of a file's name.
+const NAME_MAX: usize = 500;
+/// Bytes of a media type.
+const MEDIA_TYPE_MAX: usize = 255;
+/// Bytes of a form beside its one file.
+const FORM_MAX: u64 = 65_536;
+
+/// What its sender says of a file.
+struct Declared {
+    filename: Option<String>,
+    content_type: Option<String>,
+}
+
+/// A body that was not read to its end, as whoever takes a form apart carries it on.
+#[derive(Debug, thiserror::Error)]
+#[error("the body was not read to its end")]
+struct Interrupted(Problem);
+
+impl From<UploadFailure> for Problem {
+    fn from(failure: UploadFailure) -> Self {
+        match failure {
+            UploadFailure::Store(error) => AskError::<std::convert::Infallible>::from(error).into(),
+            UploadFailure::Write(error) => error.into(),
+        }
+    }
+}
+
+impl From<WriteError> for Problem {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::TooLarge(_) => Problem::new(Kind::PayloadTooLarge, error.to_string()),
+            WriteError::Storage(_) => {
+                tracing::warn!(%error, "an attachment can't be written");
+                Problem::unavailable("where files are kept does not answer", Outcome::None, 10)
+            }
+            WriteError::Sealing(_) => {
+                tracing::error!(%error, "an attachment can't be encrypted");
+                Problem::crashed()
+            }
+        }
+    }
+}
+
+impl From<ContentError> for Problem {
+    fn from(error: ContentError) -> Self {
+        match &error {
+            ContentError::Storage(missing) if missing.is_missing() => {
+                tracing::error!(%error, "an attachment has no bytes");
+                Problem::unreadable()
+            }
+            ContentError::Storage(_) => {
+                tracing::warn!(%error, "an attachment can't be read");
+                Problem::unavailable("where files are kept does not answer", Outcome::None, 10)
+            }
+            ContentError::Damaged(_) => {
+                tracing::error!(%error, "an attachment can't be read");
+                Problem::unreadable()
+            }
+        }
+    }
+}
+
+pub(super) async fn upload(mut call: ApiCall, _: File) -> Result<Output, Problem> {
+    let upload = call.upload.take().ok_or_else(Problem::crashed)?;
+    let most = call.app.attachment_bytes_max;
+    let declared = content_length(&call);
+    let boundary = boundary(&call)?;
+    let form = if boundary.is_some() { FORM_MAX } else { 0 };
+    if declared.is_some_and(|length| length > most.saturating_add(form)) {
+        return Err(WriteError::TooLarge(most).into());
+    }
+    let _room = room(&call, declared)?;
+    let announced = call.app.system.attachments.announce(&call.caller).await?;
+    let file = match boundary {
+        Some(boundary) => received_form(upload, &boundary, (&announced, most)).await?,
+        None => {
+            let declared = declared_by(&call)?;
+            received(upload, declared, (&announced, most)).await?
+        }
+    };
+    if call.idempotency_key.is_some() {
+        let said = [
+            file.filename.as_deref().unwrap_or_default(),
+            &file.content_type,
+            &file.sha256,
+        ];
+        let request = RequestIdentity::of_call(&call).fingerprint(said.join("\n").as_bytes());
+        call.fingerprint = Some(request);
+        if let Some(replay) = idempotency::reserve(&mut call).await? {
+            return Ok(replay);
+        }
+    }
+    let CommandCall { meta, .. } = call.into_command();
+    Ok(announced.complete(meta, file).await?.into())
+}
+
+/// Memory for the parts of it that wait to be written.
+fn room(call: &ApiCall, declared: Option<u64>) -> Result<Option<BytesPermit>, Problem> {
+    let Some(owner) = call.owner else {
+        return Ok(None);
+    };
+    let bytes = declared.and_then(|length| usize::try_from(length).ok());
+    let bytes = bytes.unwrap_or(IN_MEMORY).min(IN_MEMORY);
+    let budget = &call.app.document_body.in_flight;
+    let refused = || Problem::unavailable("too many uploads at once", Outcome::None, 1);
+    let permit = budget.take(owner, bytes, Slack::None);
+    permit.map(Some).ok_or_else(refused)
+}
+
+fn content_length(call: &ApiCall) -> Option<u64> {
+    header(call, &CONTENT_LENGTH)?.parse().ok()
+}
+
+fn header<'c>(call: &'c ApiCall, name: &HeaderName) -> Option<&'c str> {
+    call.request.headers().get(name)?.to_str().ok()
+}
+
+/// What stands between the parts of a form; none where the body is the file itself.
+fn boundary(call: &ApiCall) -> Result<Option<String>, Problem> {
+    let is_form = |declared: &&str| {
+        let media = declared.split(';').next().unwrap_or_default().trim();
+        media.eq_ignore_ascii_case("multipart/form-data")
+    };
+    let Some(declared) = header(call, &CONTENT_TYPE).filter(is_form) else {
+        return Ok(None);
+    };
+    let boundary = multer::parse_boundary(declared);
+    boundary
+        .map(Some)
+        .map_err(|_| Problem::invalid("Content-Type", "must name the boundary of its parts"))
+}
+
+/// What the headers of a request say of its file.
+fn declared_by(call: &ApiCall) -> Result<Declared, Problem> {
+    let headers = call.request.headers();
+    let filename = match headers.get(CONTENT_DISPOSITION) {
+        None => None,
+        Some(value) => {
+            let wrong = |_| Problem::invalid("Content-Disposition", "must be as RFC 6266 has it");
+            let disposition = ContentDisposition::from_raw(value).map_err(wrong)?;
+            let extended = disposition.get_filename_ext().map(|name| &name.value);
+            let extended = extended.map(|name| String::from_utf8_lossy(name).into_owned());
+            extended.or_else(|| disposition.get_filename().map(str::to_owned))
+        }
+    };
+    let content_type = match headers.get(CONTENT_TYPE) {
+        None => None,
+        Some(value) => {
+            let wrong = |_| Problem::invalid("Content-Type", "must be a media type");
+            Some(value.to_str().map_err(wrong)?.to_owned())
+        }
+    };
+    Declared {
+        filename,
+        content_type,
+    }
+    .checked(["Content-Disposition", "Content-Type"])
+}
+
+impl Declared {
+    /// Checks what is said, in the names of what says it.
+    fn checked(self, [name, media_type]: [&'static str; 2]) -> Result<Self, Problem> {
+        // What stands before it is a folder of its sender's.
+        let bare = |name: String| {
+            name.rsplit(['/', '\\'])
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let filename = self.filename.map(bare).filter(|bare| !bare.is_empty());
+        let is_sound =
+            |name: &String| name.chars().count() <= NAME_MAX && !name.chars().any(char::is_control);
+        if !filename.iter().all(is_sound) {
+            let reason = format!("must name a file by 1 to {NAME_MAX} printable characters");
+            return Err(Problem::invalid(name, reason));
+        }
+        if !self
+            .content_type
+            .iter()
+            .all(|declared| is_media_type(declared))
+        {
+            return Err(Problem::invalid(media_type, "must be a media type"));
+        }
+        Ok(Declared { filename, ..self })
+    }
+}
+
+/// Whether a text is a type and a subtype, with or without parameters (RFC 9110, 8.3.1).
+fn is_media_type(text: &str) -> bool {
+    let token = |part: &str| {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        !part.is_empty() && part.bytes().all(allowed)
+    };
+    let media = text.split(';').next().unwrap_or_default().trim();
+    let printable = text.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let both = media.split_once('/');
+    printable
+        && text.len() <= MEDIA_TYPE_MAX
+        && both.is_some_and(|(kind, subtype)| token(kind) && token(subtype))
+}
+
+/// Writes a body that is the file.
+async fn received(
+    mut upload: Upload,
+    declared: Declared,
+    (announced, most): (&Announced, u64),
+) -> Result<AttachmentFile, Problem> {
+    let Some(first) = upload.next().await else {
+        return Err(Problem::invalid("", "must be a file that is not empty"));
+    };
+    let first = first?;
+    let mut writer = announced.write(most).await?;
+    let written = async {
+        writer.write(first).await?;
+        while let Some(piece) = upload.next().await {
+            writer.write(piece?).await?;
+        }
+        Ok(())
+    };
+    finished(written.await, writer, declared).await
+}
+
+/// Writes the one file of a form.
+async fn received_form(
+    upload: Upload,
+    boundary: &str,
+    (announced, most): (&Announced, u64),
+) -> Result<AttachmentFile, Problem> {
+    let pieces = stream::unfold(upload, |mut upload| async move {
+        let next = upload.next().await?;
+        Some((next.map_err(Interrupted), upload))
+    });
+    // The writer knows the bound of the file itself.
+    let sizes = SizeLimit::new().whole_stream(most.saturating_add(FORM_MAX));
+    let constraints = Constraints::new().size_limit(sizes);
+    let mut form = Multipart::with_constraints(pieces.boxed(), boundary, constraints);
+    let refused = |error| of_form(error, most);
+    let field = form.next_field().await.map_err(refused)?;
+    let one_part = || Problem::invalid("file", "must be the one part of the form");
+    let mut field = field.ok_or_else(one_part)?;
+    if field.name() != Some("file") {
+        return Err(one_part());
+    }
+    let declared = Declared {
+        filename: field.file_name().map(str::to_owned),
+        content_type: field.content_type().map(ToString::to_string),
+    }
+    .checked(["file", "file"])?;
+    let first = field.chunk().await.map_err(refused)?;
+    let first = first.filter(|first| !first.is_empty());
+    let first =
+        first.ok_or_else(|| Problem::invalid("file", "must be a file that is not empty"))?;
+    let mut writer = announced.write(most).await?;
+    let written = async {
+        writer.write(first).await?;
+        while let Some(piece) = field.chunk().await.map_err(refused)? {
+            writer.write(piece).await?;
+        }
+        drop(field);
+        match form.next_field().await.map_err(refused)? {
+            Some(_) => Err(one_part()),
+            None => Ok(()),
+        }
+    };
+    finished(written.await, writer, declared).await
+}
+
+/// Ends a file of which all pieces have come, or lets it go.
+async fn finished(
+    written: Result<(), Problem>,
+    writer: AttachmentWriter,
+    declared: Declared,
+) -> Result<AttachmentFile, Problem> {
+    if let Err(problem) = written {
+        writer.abort().await;
+        return Err(problem);
+    }
+    let Declared {
+        filename,
+        content_type,
+    } = declared;
+    Ok(writer.finish(filename, content_type.as_deref()).await?)
+}
+
+/// Why a form is refused.
+fn of_form(error: multer::Error, most: u64) -> Problem {
+    let wrong = || Problem::invalid("", "must be a form as RFC 7578 has it");
+    if matches!(error, multer::Error::StreamSizeExceeded { .. }) {
+        return WriteError::TooLarge(most).into();
+    }
+    let multer::Error::StreamReadFailed(error) = error else {
+        return wrong();
+    };
+    match error.downcast::<Interrupted>() {
+        Ok(interrupted) => interrupted.0,
+        Err(_) => wrong(),
+    }
+}
+
+pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    let found = found(&call).await?;
+    let view = found.view();
+    Ok(Answer::ok(Some(tag(&found)), json::bytes(view)).into())
+}
+
+pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    let found = found(&call).await?;
+    let attachments = &call.app.system.attachments;
+    if call.app.redirects_to_objects {
+        let address = attachments
+            .address(&found)
+            .await
+            .map_err(ContentError::from)?;
+        if let Some(address) = address {
+            return Ok(Output::SeeOther(address));
+        }
+    }
+    let (view, etag) = (found.view(), tag(&found));
+    let length = view.bytes;
+    let part = match header(&call, &RANGE) {
+        Some(range) if call.method == Method::GET && is_current(&call, &etag) => {
+            ranges::part(range, length).map_err(|_| Problem {
+                more: Some(Box::new(More::Length(length))),
+                ..Problem::new(Kind::RangeNotSatisfiable, "begins behind the content's end")
+            })?
+        }
+        Some(_) | None => None,
+    };
+    let range = part.clone().unwrap_or(0..length);
+    let content = attachments.read(&found, range).await?;
+    Ok(Output::File(Box::new(FileContent {
+        content,
+        length,
+        part,
+        etag,
+        content_type: shown_type(&view.content_type),
+        disposition: disposition(&found),
+    })))
+}
+
+async fn found(call: &ApiCall) -> Result<FoundAttachment, Problem> {
+    let id: AttachmentId = call.id::<AttachmentKind>(0)?;
+    let found = call.app.system.attachments.find(&call.meta(), id).await;
+    found.map_err(|error| match Problem::from(error) {
+        problem if problem.kind == Kind::NotFound => Problem::not_found(),
+        problem => problem,
+    })
+}
+
+/// The entity tag of a file, whose content never changes.
+fn tag(found: &FoundAttachment) -> String {
+    let hash = &found.view().sha256;
+    hash.get(..32).unwrap_or_default().to_owned()
+}
+
+/// Whether a part is wanted of what is there: only so long as it is what the client has of it.
+fn is_current(call: &ApiCall, etag: &str) -> bool {
+    header(call, &IF_RANGE).is_none_or(|wanted| wanted.trim() == format!("\"{etag}\""))
+}
+
+/// The media type under which a browser gets it: of an image that it shows safely its own.
+fn shown_type(content_type: &str) -> &'static str {
+    match content_type {
+        "image/png" => "image/png",
+        "image/jpeg" => "image/jpeg",
+        "image/gif" => "image/gif",
+        "image/webp" => "image/webp",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Whether it is shown or downloaded, and by which name (RFC 6266): in ASCII, and in UTF-8.
+fn disposition(found: &FoundAttachment) -> String {
+    let view = found.view();
+    let mut disposition = if is_shown(&view.content_type) {
+        "inline".to_owned()
+    } else {
+        "attachment".to_owned()
+    };
+    let Some(name) = &view.filename else {
+        return disposition;
+    };
+    let plain = |one: char| match one {
+        '"' | '\\' | '%' => '_',
+        ' '..='~' => one,
+        _ => '_',
+    };
+    let ascii: String = name.chars().map(plain).collect();
+    // Writing to memory can't fail.
+    let _ = write!(disposition, "; filename=\"{ascii}\"; filename*=UTF-8''");
+    for byte in name.bytes() {
+        let _ = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => {
+                write!(disposition, "{}", char::from(byte))
+            }
+            _ => write!(disposition, "%{byte:02X}"),
+        };
+    }
+    disposition
+}

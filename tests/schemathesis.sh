@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly examples="${EXAMPLES:-20}"
+readonly examples="${EXAMPLES:-10}"
 readonly version="4.32.5"
 readonly venv="tests/.venv"
 readonly token="op_schemathesis0123456789abcdefghij"

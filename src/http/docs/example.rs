@@ -189,6 +189,7 @@ pub(super) fn answer(document: &Value, operation: &Value) -> String {
         "201" => "Created",
         "202" => "Accepted",
         "204" => "No Content",
+        "206" => "Partial Content",
         _ => "OK",
     };
     let tag = text(operation, "/tags/0");
@@ -223,6 +224,7 @@ fn of_text(media: &str, operation: &str) -> &'static str {
             "--- a/document\n+++ b/document\n@@ -1,3 +1,3 @@\n # Refunds\n \n-Within 14 days.\n+Within 30 days."
         }
         ("text/event-stream", _) => "id: 41\nevent: message.created\ndata: {\u{2026}}",
+        (_, "getAttachmentContent") => "\u{2026} the bytes of receipt.png \u{2026}",
         (_, "getHealth") => "alive",
         (_, "getReadiness") => "ready",
         (_, "getMetrics") => {

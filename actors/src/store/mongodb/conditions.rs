@@ -55,13 +55,7 @@ pub(super) async fn violated(
     collections: &Collections,
     insert: &Insert,
 ) -> Result<Option<ConstraintViolation>> {
-    for PendingCommit { commit, .. } in &insert.commits {
-        for condition in &commit.conditions {
-            if let Some(violation) = judge(collections, commit.tenant, *condition).await? {
-                return Ok(Some(violation));
-            }
-        }
-    }
+    // First: the record of one that was taken changes once more, when that is noted.
     if let Some(attachment) = &insert.document.takes {
         let tenant = Tenant::from_number(insert.document.tenant);
         // Its own, where an insert is tried again.
@@ -72,6 +66,13 @@ pub(super) async fn violated(
         {
             let field = NameField::TakenAttachment;
             return Ok(Some(ConstraintViolation::Taken(field)));
+        }
+    }
+    for PendingCommit { commit, .. } in &insert.commits {
+        for condition in &commit.conditions {
+            if let Some(violation) = judge(collections, commit.tenant, *condition).await? {
+                return Ok(Some(violation));
+            }
         }
     }
     taken(collections, &insert.document).await

@@ -17,15 +17,16 @@ pub(super) fn violated(
     connection: &Connection,
     commit: &Commit,
 ) -> rusqlite::Result<Option<ConstraintViolation>> {
-    for condition in &commit.conditions {
-        if let Some(violation) = judge(connection, commit.tenant, *condition)? {
-            return Ok(Some(violation));
-        }
-    }
+    // First: the record of one that was taken changes once more, when that is noted.
     if let Some(attachment) = commit.takes
         && claimant(connection, commit.tenant, attachment)?.is_some()
     {
         return Ok(Some(ConstraintViolation::Taken(NameField::TakenAttachment)));
+    }
+    for condition in &commit.conditions {
+        if let Some(violation) = judge(connection, commit.tenant, *condition)? {
+            return Ok(Some(violation));
+        }
     }
     let Header::Record { names, .. } = &commit.header else {
         return Ok(None);

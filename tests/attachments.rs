@@ -2,7 +2,7 @@
 //! a crash leaves of an upload, and who may see one.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::support::clock::Clock;
+use crate::support::files;
 use crate::support::server::{Server, Setup};
 use crate::support::{Answer, Client, account, until};
 
@@ -50,19 +51,7 @@ async fn send(c: &Client, conversation: &str, attachment: &str) -> Answer {
 
 /// The files that stand in the folder of attachments, those that are not whole as well.
 fn files(server: &Server) -> Vec<PathBuf> {
-    fn below(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                below(&path, found);
-            } else {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    below(&server.work().join("data/objects"), &mut found);
-    found
+    files::below(&server.work().join("data/objects"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,6 +71,7 @@ mod metrics;
 mod moving;
 mod nodes;
 mod oauth;
+mod object_storage;
 mod operations;
 mod output;
 mod quotas;

@@ -33,7 +33,7 @@ pub(crate) fn start(
     (conversations, attachments): (Arc<Conversations>, Arc<Attachments>),
     called: Arc<Notify>,
 ) -> io::Result<BackgroundThread> {
-    BackgroundThread::start("chores", move || {
+    BackgroundThread::start_with_connections("chores", move || {
         let (store, called) = (Arc::clone(&store), Arc::clone(&called));
         let (conversations, attachments) = (Arc::clone(&conversations), Arc::clone(&attachments));
         async move {
@@ -47,6 +47,8 @@ pub(crate) fn start(
 }
 
 async fn do_all(store: &dyn Store, conversations: &Conversations, attachments: &Attachments) {
+    // Other chores wait behind one whose files a cloud holds: where it is away that is asked once.
+    let mut files_go = true;
     for chore in store.chores().await.unwrap_or_default() {
         let done = match chore {
             Chore::Unassign(tenant, user) => {
@@ -58,7 +60,8 @@ async fn do_all(store: &dyn Store, conversations: &Conversations, attachments: &
                 done
             }
             Chore::EraseAttachment(tenant, attachment) => {
-                attachments.erase(tenant, attachment).await
+                files_go = files_go && attachments.erase(tenant, attachment).await;
+                files_go
             }
         };
         if done {

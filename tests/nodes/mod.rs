@@ -2,6 +2,7 @@
 
 mod accounts;
 mod alerts;
+mod attachments;
 mod audit;
 mod balancer;
 mod commits;

@@ -19,7 +19,10 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::signer::Signer;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, WriteMultipart};
+use object_store::{
+    Attribute, Attributes, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMultipartOptions,
+    WriteMultipart,
+};
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -154,12 +157,23 @@ impl Objects {
         }
     }
 
-    /// Begins to put a file of which the pieces come one after the other.
+    /// Begins to put a file of which the pieces come one after the other. A cloud tells whoever is led
+    /// to it what to do with it (`Content-Disposition`); a folder keeps the bytes alone.
     ///
     /// # Errors
     /// The storage does not take it.
-    pub async fn begin(&self, name: &str) -> Result<Upload, ObjectError> {
-        let upload = self.storage.put_multipart(&self.path(name)).await?;
+    pub async fn begin(
+        &self,
+        name: &str,
+        disposition: Option<String>,
+    ) -> Result<Upload, ObjectError> {
+        let mut options = PutMultipartOptions::default();
+        if let Some(disposition) = disposition.filter(|_| !self.is_folder()) {
+            let told = (Attribute::ContentDisposition, disposition);
+            options.attributes = Attributes::from_iter([told]);
+        }
+        let path = self.path(name);
+        let upload = self.storage.put_multipart_opts(&path, options).await?;
         Ok(Upload {
             parts: WriteMultipart::new_with_chunk_size(upload, PART_BYTES),
         })

@@ -4,8 +4,9 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use object_store::ObjectStore;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -14,6 +15,15 @@ use object_store::path::Path;
 use object_store::signer::Signer;
 
 use super::{ObjectError, Objects};
+
+/// How long the storage may take to take a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long it may say nothing. A whole file may take longer, in either direction.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How often, and for how long, a request is sent again that the storage did not do. Somebody waits
+/// for it.
+const RETRIES: usize = 3;
+const RETRY_FOR: Duration = Duration::from_secs(20);
 
 /// The forms of a location, for whoever wrote another one.
 const FORMS: &str =
@@ -156,17 +166,33 @@ impl Location {
         let endpoint = self.endpoint.as_deref();
         // One that is named is often on a private network, without TLS.
         let http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+        let client = ClientOptions::new()
+            .with_allow_http(http)
+            .with_connect_timeout(CONNECT_MAX)
+            .with_read_timeout(SILENCE_MAX)
+            .with_timeout_disabled();
+        let retry = RetryConfig {
+            max_retries: RETRIES,
+            retry_timeout: RETRY_FOR,
+            ..RetryConfig::default()
+        };
         Ok(match provider {
             Provider::S3 => {
-                let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let mut builder = AmazonS3Builder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_client_options(client)
+                    .with_retry(retry);
                 if let Some(endpoint) = endpoint {
-                    builder = builder.with_endpoint(endpoint).with_allow_http(http);
+                    builder = builder.with_endpoint(endpoint);
                 }
                 let storage = Arc::new(builder.build()?);
                 (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
             }
             Provider::GoogleCloud => {
-                let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                let mut builder = GoogleCloudStorageBuilder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_client_options(client)
+                    .with_retry(retry);
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_base_url(endpoint);
                 }
@@ -174,11 +200,12 @@ impl Location {
                 (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
             }
             Provider::Azure => {
-                let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                let mut builder = MicrosoftAzureBuilder::from_env()
+                    .with_container_name(bucket)
+                    .with_client_options(client)
+                    .with_retry(retry);
                 if let Some(endpoint) = endpoint {
-                    builder = builder
-                        .with_endpoint(endpoint.to_owned())
-                        .with_allow_http(http);
+                    builder = builder.with_endpoint(endpoint.to_owned());
                 }
                 let storage = Arc::new(builder.build()?);
                 (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)

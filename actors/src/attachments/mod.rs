@@ -259,11 +259,16 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Begins to write its bytes, at most so many.
+    /// Begins to write its bytes, at most so many; a cloud that keeps them as they are is told what
+    /// those who are led to it do with them (`Content-Disposition`), which may name the file.
     ///
     /// # Errors
     /// Object storage does not take them, or the store is away.
-    pub async fn write(&self, bytes_max: u64) -> Result<AttachmentWriter, UploadFailure> {
+    pub async fn write(
+        &self,
+        bytes_max: u64,
+        disposition: String,
+    ) -> Result<AttachmentWriter, UploadFailure> {
         let parts = &self.attachments.parts;
         let record = attachment(&*parts.records.store, self.tenant, self.id).await?;
         let key = record.and_then(|(record, _)| record.key().map(str::to_owned));
@@ -278,7 +283,9 @@ impl Announced {
             .transpose()
             .map_err(WriteError::from)?;
         let name = object_name(self.tenant, self.id);
-        let upload = parts.objects.begin(&name).await.map_err(WriteError::from)?;
+        let disposition = sealing.is_none().then_some(disposition);
+        let upload = parts.objects.begin(&name, disposition).await;
+        let upload = upload.map_err(WriteError::from)?;
         Ok(AttachmentWriter {
             upload,
             sealing,

@@ -45,7 +45,7 @@ enum Fate {
 impl Attachments {
     pub(crate) fn start_upkeep(self: &Arc<Self>) -> io::Result<BackgroundThread> {
         let attachments = Arc::clone(self);
-        BackgroundThread::start("attachments", move || {
+        BackgroundThread::start_with_connections("attachments", move || {
             let attachments = Arc::clone(&attachments);
             async move { attachments.keep_up().await }
         })

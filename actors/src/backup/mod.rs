@@ -35,6 +35,9 @@ pub use settings::BackupSettings;
 /// Between two looks whether one is due, where nobody asks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
+/// When one is made again that has failed, where the next is not due before.
+const AGAIN_AFTER: Duration = Duration::from_mins(15);
+
 /// A backup, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = Backup)]
@@ -290,13 +293,17 @@ impl Backups {
             return;
         };
         let latest = match self.all(objects).await {
-            Ok(all) => all.first().map(|latest| latest.started_at),
+            Ok(all) => all.first().map(|latest| self.seen(latest)),
             Err(error) => {
                 tracing::warn!(%error, "where backups are kept can't be read");
                 return;
             }
         };
-        let due = latest.map_or(Timestamp(0), |latest| latest + every);
+        let due = latest.map_or(Timestamp(0), |latest| {
+            let has_failed = latest.state == BackupState::Failed;
+            let wait = if has_failed { every.min(AGAIN_AFTER) } else { every };
+            latest.started_at + wait
+        });
         if due <= Timestamp::now()
             && let Err(error) = self.begin().await
         {

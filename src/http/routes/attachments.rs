@@ -12,6 +12,7 @@ use colloquy_actors::attachments::{
     Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError, is_shown,
 };
 use colloquy_model::answer::Answer;
+use colloquy_model::attachment::AttachmentView;
 use colloquy_model::id::{AttachmentId, AttachmentKind};
 use colloquy_model::json;
 use colloquy_runtime::AskError;
@@ -240,7 +241,8 @@ async fn received(
         return Err(Problem::invalid("", "must be a file that is not empty"));
     };
     let first = first?;
-    let mut writer = announced.write(most).await?;
+    let disposition = download(declared.filename.as_deref());
+    let mut writer = announced.write(most, disposition).await?;
     let written = async {
         writer.write(first).await?;
         while let Some(piece) = upload.next().await {
@@ -281,7 +283,8 @@ async fn received_form(
     let first = first.filter(|first| !first.is_empty());
     let first =
         first.ok_or_else(|| Problem::invalid("file", "must be a file that is not empty"))?;
-    let mut writer = announced.write(most).await?;
+    let disposition = download(declared.filename.as_deref());
+    let mut writer = announced.write(most, disposition).await?;
     let written = async {
         writer.write(first).await?;
         while let Some(piece) = field.chunk().await.map_err(refused)? {
@@ -365,7 +368,7 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
         part,
         etag,
         content_type: shown_type(&view.content_type),
-        disposition: disposition(&found),
+        disposition: disposition(view),
     })))
 }
 
@@ -400,15 +403,25 @@ fn shown_type(content_type: &str) -> &'static str {
     }
 }
 
-/// Whether it is shown or downloaded, and by which name (RFC 6266): in ASCII, and in UTF-8.
-fn disposition(found: &FoundAttachment) -> String {
-    let view = found.view();
-    let mut disposition = if is_shown(&view.content_type) {
-        "inline".to_owned()
+/// Whether it is shown or downloaded, and by which name.
+fn disposition(view: &AttachmentView) -> String {
+    let kind = if is_shown(&view.content_type) {
+        "inline"
     } else {
-        "attachment".to_owned()
+        "attachment"
     };
-    let Some(name) = &view.filename else {
+    named(kind, view.filename.as_deref())
+}
+
+/// What a cloud tells those who are led to a file. What it is shows only when it is whole.
+fn download(filename: Option<&str>) -> String {
+    named("attachment", filename)
+}
+
+/// A disposition with a file's name (RFC 6266): in ASCII, and in UTF-8.
+fn named(kind: &str, filename: Option<&str>) -> String {
+    let mut disposition = kind.to_owned();
+    let Some(name) = filename else {
         return disposition;
     };
     let plain = |one: char| match one {

@@ -1,0 +1,264 @@
+//! Attachments and backups in a bucket, on a server of the S3 protocol that is none of ours.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::client::no_tls;
+use crate::support::server::{Folder, Server};
+use crate::support::{Answer, Bucket, Client, process, unique, until};
+
+const SOON: Duration = Duration::from_secs(60);
+/// 32 bytes in base64.
+const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const NONE: [PathBuf; 0] = [];
+
+async fn uploaded(c: &Client, name: &str, content: &[u8]) -> Answer {
+    let disposition = format!("attachment; filename=\"{name}\"");
+    c.call("POST", "/v1/attachments")
+        .with("content-disposition", &disposition)
+        .bytes(content)
+        .await
+}
+
+async fn made(c: &Client, content: &[u8]) -> String {
+    uploaded(c, "a.bin", content)
+        .await
+        .expect(201)
+        .id("attachment_id")
+}
+
+fn content_of(attachment: &str) -> String {
+    format!("/v1/attachments/{attachment}/content")
+}
+
+/// A message of a conversation of its own that has the attachment.
+async fn sent(c: &Client, attachment: &str) -> String {
+    let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
+    let message = json!({"type": "file", "attachment_id": attachment});
+    let sent = c.post(&messages, message).await.expect(201);
+    format!("{messages}/{}", sent.id("message_id"))
+}
+
+/// Enough for several parts, no two alike.
+fn large() -> Vec<u8> {
+    let numbers = (0..5_000_011_u32).flat_map(u32::to_be_bytes);
+    numbers.collect()
+}
+
+async fn check_reading(c: &Client, content: &[u8]) -> String {
+    let id = made(c, content).await;
+    let whole = c.get(&content_of(&id)).await.expect(200);
+    assert!(whole.bytes == content);
+    for (range, start, end) in [
+        ("bytes=0-9", 0, 10),
+        ("bytes=8388600-8388620", 8_388_600, 8_388_621),
+        ("bytes=-7", content.len() - 7, content.len()),
+    ] {
+        let part = c.get(&content_of(&id)).with("range", range).await;
+        assert!(part.expect(206).bytes == content[start..end], "{range}");
+    }
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_kept_in_the_bucket_and_go_with_their_message() {
+    let bucket = Bucket::start();
+    let mut server = bucket.setup().start();
+    let c = server.account().await.test();
+    let large = check_reading(&c, &large()).await;
+    let words = unique("kept in a bucket");
+    let small = made(&c, words.as_bytes()).await;
+    assert_eq!(bucket.objects_with(&words).len(), 1);
+    assert_eq!(bucket.objects().len(), 2);
+    assert!(!server.work().join("data/objects").exists());
+    for id in [&large, &small] {
+        let message = sent(&c, id).await;
+        c.delete(&message).await.expect(204);
+        c.get(&content_of(id)).await.error(404, "not_found", "");
+    }
+    until("the bytes are gone", SOON, async || {
+        bucket.objects().is_empty().then_some(())
+    })
+    .await;
+    server.term();
+    server.assert_sound();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encrypted_where_texts_are_nobody_is_led_to_them() {
+    let bucket = Bucket::start();
+    let setup = bucket
+        .setup()
+        .env("COLLOQUY__OBJECTS__REDIRECT", "true")
+        .env("COLLOQUY__ENCRYPTION__ENABLED", "true")
+        .env("COLLOQUY__ENCRYPTION__MASTER_KEY", MASTER_KEY);
+    let mut server = setup.start();
+    let c = server.account().await.test();
+    check_reading(&c, &large()).await;
+    let (words, name) = (unique("sealed words"), unique("a-name"));
+    let made = uploaded(&c, &name, words.as_bytes()).await.expect(201);
+    let read = c.get(&content_of(&made.id("attachment_id"))).await;
+    assert_eq!(read.expect(200).bytes, words.as_bytes());
+    assert_eq!(bucket.objects_with(&words), NONE);
+    assert_eq!(bucket.objects_with(&name), NONE);
+    server.term();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_are_led_to_the_bucket_where_the_settings_say_so() {
+    let bucket = Bucket::start();
+    let setup = bucket.setup().env("COLLOQUY__OBJECTS__REDIRECT", "true");
+    let mut server = setup.start();
+    let account = server.account().await;
+    let c = account.test();
+    let words = unique("read at its source");
+    let made = uploaded(&c, "naïve.html", words.as_bytes())
+        .await
+        .expect(201);
+    let at = content_of(&made.id("attachment_id"));
+    let led = c.get(&at).await.expect(303);
+    let address = led.header("location").to_owned();
+    assert!(address.starts_with(&bucket.endpoint()), "{address}");
+    assert!(address.contains("X-Amz-Expires=60"), "{address}");
+    assert_eq!(led.header("cache-control"), "no-store");
+    let anybody = reqwest::Client::builder()
+        .tls_backend_preconfigured(no_tls())
+        .build()
+        .unwrap();
+    let read = anybody.get(&address).send().await.unwrap();
+    assert_eq!(read.status(), 200);
+    let told = read.headers()["content-disposition"].to_str().unwrap();
+    let expected = "attachment; filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
+    assert_eq!(told, expected);
+    assert_eq!(read.text().await.unwrap(), words);
+    // The address is for this file alone, and nothing leads those there who may not read it.
+    let other = address.replace(&made.id("attachment_id"), "att_other");
+    assert_ne!(other, address);
+    let refused = anybody.get(&other).send().await.unwrap();
+    assert_eq!(refused.status(), 403);
+    account.live().get(&at).await.error(404, "not_found", "");
+    server.term();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes_on() {
+    let mut bucket = Bucket::start();
+    let mut server = bucket.setup().start();
+    let c = server.account().await.test();
+    let (kept, words) = (made(&c, b"kept").await, unique("to be forgotten"));
+    let message = sent(&c, &made(&c, words.as_bytes()).await).await;
+    bucket.close();
+    for refused in [
+        uploaded(&c, "a", b"x").await,
+        c.get(&content_of(&kept)).await,
+    ] {
+        let refused = refused.error(503, "unavailable", "");
+        assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");
+    }
+    // Redacted all the same: the bytes go when the bucket is there again.
+    c.delete(&message).await.expect(204);
+    assert_eq!(bucket.objects_with(&words).len(), 1);
+    bucket.open();
+    assert_eq!(c.get(&content_of(&kept)).await.expect(200).bytes, b"kept");
+    made(&c, b"another").await;
+    until("the bytes are gone", SOON, async || {
+        bucket.objects_with(&words).is_empty().then_some(())
+    })
+    .await;
+    until("what was refused has left nothing", SOON, async || {
+        (bucket.objects().len() == 2).then_some(())
+    })
+    .await;
+    server.term();
+    server.assert_sound();
+}
+
+fn backed_up(bucket: &Bucket) -> Server {
+    let setup = bucket
+        .setup()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .env("COLLOQUY__BACKUP__URL", &bucket.url("backups"))
+        .env("COLLOQUY__BACKUP__ENDPOINT", &bucket.endpoint())
+        .env("COLLOQUY__BACKUP__KEEP", "2")
+        .env("COLLOQUY__BACKUP__EVERY_HOURS", "0");
+    setup.start()
+}
+
+/// A backup when it has ended.
+async fn ended(operator: &Client) -> Answer {
+    let begun = operator.post("/admin/v1/backups", json!({})).await;
+    let at = format!("/admin/v1/backups/{}", begun.expect(202).id("backup_id"));
+    until("the backup has ended", SOON, async || {
+        let shown = operator.get(&at).await;
+        (shown.status == 200 && shown["state"] != "running").then_some(shown)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_kept_in_the_bucket_and_restored_out_of_it() {
+    let bucket = Bucket::start();
+    let mut server = backed_up(&bucket);
+    let (account, operator) = (server.account().await, server.operator());
+    let c = account.test();
+    let conversation = c.conversation().await;
+    let words = unique("to be restored");
+    c.message(&conversation, &words).await;
+    let mut last = Value::Null;
+    for _ in 0..3 {
+        let made = ended(&operator).await;
+        assert_eq!(
+            (&made["state"], &made["verified"]),
+            (&json!("finished"), &json!(true)),
+            "{made}"
+        );
+        last = made["url"].clone();
+    }
+    assert!(last.as_str().unwrap().starts_with(&bucket.url("backups/bak_")));
+    until("the oldest is gone", SOON, async || {
+        let kept = operator.get("/admin/v1/backups").await.expect(200);
+        let objects = bucket.objects();
+        let folders: BTreeSet<_> = objects.iter().map(|path| path.parent()).collect();
+        (kept.data().len() == 2 && folders.len() == 2).then_some(())
+    })
+    .await;
+    server.term();
+    let folder = Folder::new();
+    let mut restoring = process::colloquy();
+    restoring
+        .args(["restore", last.as_str().unwrap(), "--to"])
+        .arg(folder.work().join("data"))
+        .env("COLLOQUY__BACKUP__ENDPOINT", bucket.endpoint())
+        .envs(bucket.credentials());
+    let restored = restoring.output().unwrap();
+    assert!(restored.status.success(), "{restored:?}");
+    let mut again = bucket
+        .setup()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .known()
+        .start_in(folder);
+    let c = again.with_key(account.test_key());
+    let messages = format!("/v1/conversations/{conversation}/messages");
+    let found = c.get(&messages).await.expect(200);
+    assert_eq!(found.data()[0]["content"], json!(words));
+    again.term();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made() {
+    let mut bucket = Bucket::start();
+    let mut server = backed_up(&bucket);
+    let operator = server.operator();
+    ended(&operator).await;
+    bucket.close();
+    let refused = operator.post("/admin/v1/backups", json!({})).await;
+    refused.error(503, "unavailable", "");
+    bucket.open();
+    let made = ended(&operator).await;
+    assert_eq!(made["state"], "finished", "{made}");
+    server.term();
+    server.assert_sound();
+}

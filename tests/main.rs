@@ -77,6 +77,7 @@ mod output;
 mod quotas;
 mod realtime;
 mod redaction;
+mod release_binary;
 mod released;
 mod reload;
 mod scopes;

@@ -6,12 +6,14 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 use crate::support::server::{Server, Setup, shared};
-use crate::support::{Authority, tool};
+use crate::support::{Authority, Client, tool, until};
 
 /// A family of metrics, as `prometheus-client` reads it.
 #[derive(Debug, Deserialize)]
@@ -23,6 +25,8 @@ struct Family {
     samples: Vec<(String, BTreeMap<String, String>)>,
     exemplars: usize,
 }
+
+const SOON: Duration = Duration::from_secs(60);
 
 /// Labels that Prometheus sets itself when it reads.
 const SET_BY_PROMETHEUS: [&str; 2] = ["instance", "job"];
@@ -69,6 +73,67 @@ async fn a_reader_of_openmetrics_finds_every_family_with_its_type_unit_and_expla
         "histogram"
     );
     assert_eq!(families["colloquy_store_batch_seconds"].r#type, "counter");
+}
+
+/// How saturated the server is for a cause.
+async fn saturation(operator: &Client, cause: &str) -> f64 {
+    let metrics = operator.get("/metrics").await.expect(200);
+    let text = String::from_utf8(metrics.bytes).unwrap();
+    let start = format!("colloquy_saturation{{cause=\"{cause}\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&start));
+    value
+        .unwrap_or_else(|| panic!("{start}: {text}"))
+        .parse()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn saturation_is_a_share_of_what_there_is_by_cause() {
+    let server = Setup::default()
+        .env("COLLOQUY__SERVER__CONNECTIONS_MAX", "40")
+        .start();
+    let operator = server.operator();
+    let causes = ["answers", "bodies", "connections", "cpu", "store"];
+    for cause in causes {
+        let share = saturation(&operator, cause).await;
+        assert!((0.0..=1.0).contains(&share), "{cause}: {share}");
+    }
+    // An address may have a quarter of them: one is the reader's.
+    let mut open = Vec::new();
+    for _ in 0..7 {
+        open.push(TcpStream::connect(server.address()).await.unwrap());
+    }
+    until("they count", SOON, async || {
+        (saturation(&operator, "connections").await >= 0.2).then_some(())
+    })
+    .await;
+    drop(open);
+    until("they count no more", SOON, async || {
+        (saturation(&operator, "connections").await <= 0.1).then_some(())
+    })
+    .await;
+    let account = server.account().await;
+    let load: Vec<_> = (0..8)
+        .map(|_| {
+            let c = account.test();
+            tokio::spawn(async move {
+                loop {
+                    c.get("/v1/conversations").await.expect(200);
+                }
+            })
+        })
+        .collect();
+    until("the processors are busy", SOON, async || {
+        (saturation(&operator, "cpu").await > 0.2).then_some(())
+    })
+    .await;
+    for one in load {
+        one.abort();
+    }
+    until("and are not any more", SOON, async || {
+        (saturation(&operator, "cpu").await < 0.1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -217,7 +217,11 @@ async fn backups_are_kept_in_the_bucket_and_restored_out_of_it() {
         );
         last = made["url"].clone();
     }
-    assert!(last.as_str().unwrap().starts_with(&bucket.url("backups/bak_")));
+    assert!(
+        last.as_str()
+            .unwrap()
+            .starts_with(&bucket.url("backups/bak_"))
+    );
     until("the oldest is gone", SOON, async || {
         let kept = operator.get("/admin/v1/backups").await.expect(200);
         let objects = bucket.objects();

@@ -117,6 +117,11 @@ impl Budget {
         self.take(owner, 1, Slack::None).is_none()
     }
 
+    /// How much of the bound is held; beyond 1 where more than that is.
+    pub(crate) fn share(&self) -> f64 {
+        self.held_bytes() as f64 / self.bytes_max.max(1) as f64
+    }
+
     /// How many bytes are held by all together.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held.lock().total

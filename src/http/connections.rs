@@ -26,6 +26,7 @@ struct Open {
 /// The connections that are open.
 #[derive(Debug)]
 pub(crate) struct Connections {
+    max: usize,
     each: usize,
     idle: IdleLimits,
     proxies: Vec<IpNet>,
@@ -51,6 +52,7 @@ impl Connections {
     /// Of so many in all; proxies, through which many clients come, may have them all.
     pub(crate) fn new(max: usize, idle: IdleLimits, proxies: Vec<IpNet>) -> Arc<Self> {
         Arc::new(Connections {
+            max,
             each: max.div_ceil(ADDRESS_SHARE),
             idle,
             proxies,
@@ -83,6 +85,11 @@ impl Connections {
             connections: Arc::clone(self),
             address: owner,
         })
+    }
+
+    /// How much is open of what the server takes.
+    pub(crate) fn share(&self) -> f64 {
+        self.open() as f64 / self.max.max(1) as f64
     }
 
     /// How many connections are open, from all addresses.

@@ -13,6 +13,7 @@ use super::budget::Budget;
 use super::connections::Connections;
 use super::realtime::LiveConnections;
 use super::request_metrics::RequestMetrics;
+use super::saturation::Saturation;
 use crate::tls::ListenerTls;
 
 /// Every metric's name begins with it.
@@ -46,7 +47,10 @@ impl Metrics {
             answers,
             system,
         } = sources;
+        let budgets = (Arc::clone(&bodies), Arc::clone(&answers));
+        let saturation = Saturation::new(Arc::clone(&connections), budgets, Arc::clone(&system));
         let mut metrics = Metrics(Registry::with_prefix(PREFIX));
+        metrics.register(move |out| saturation.write_metrics(out));
         metrics.register(move |out| request_metrics.write_metrics(out));
         metrics.register(move |out| live_connections.write_metrics(out));
         metrics.register(move |out| {

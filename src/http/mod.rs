@@ -18,7 +18,8 @@
 //! - `in_process.rs` the operations for the pages of the console, in `src/console/`
 //! - `problem.rs` the only pairing of errors with statuses
 //! - `app_state.rs` what all requests share; `metrics.rs` the registry of metrics,
-//!   `request_metrics.rs` how many requests there were and how long they took;
+//!   `request_metrics.rs` how many requests there were and how long they took, `saturation.rs` how
+//!   much of what can be used is;
 //!   `in_flight_requests.rs` which are under way; `request_log.rs` a line of the log for each
 //! - `server.rs` the listeners; `connections.rs` who is connected, `idle.rs` for how long without a
 //!   request, `pipelining.rs` how many requests are read ahead, `stream.rs` a connection as bytes,
@@ -78,6 +79,7 @@ mod response_body;
 mod router;
 mod routes;
 mod same_site;
+mod saturation;
 mod server;
 mod signed_requests;
 mod socket_handle;

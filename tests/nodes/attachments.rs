@@ -88,7 +88,10 @@ async fn what_a_node_was_given_outlives_it_and_goes_by_another() {
     .await;
     nodes[0].restart();
     let first = first.at(&nodes[0].address());
-    first.get(&content_of(&id)).await.error(404, "not_found", "");
+    first
+        .get(&content_of(&id))
+        .await
+        .error(404, "not_found", "");
     let redacted = first.get(&at).await.expect(200);
     assert_eq!(redacted["redacted"], json!(true));
 }

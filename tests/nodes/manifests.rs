@@ -8,10 +8,11 @@ use crate::support::server::Folder;
 use crate::support::{Setup, mongodb};
 
 /// Places within containers, for which the test has its own.
-const PLACES: [&str; 5] = [
+const PLACES: [&str; 6] = [
     "COLLOQUY__SERVER__BIND",
     "COLLOQUY__STORE__URI",
     "COLLOQUY__STORE__DATABASE",
+    "COLLOQUY__OBJECTS__URL",
     "COLLOQUY__STORE__PATH",
     "COLLOQUY__ADMIN__TOKEN",
 ];

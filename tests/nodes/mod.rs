@@ -22,6 +22,7 @@ mod operators;
 mod paused;
 mod quotas;
 mod rolling;
+mod scaling;
 mod signals;
 mod signatures;
 mod supervision;

@@ -23,8 +23,18 @@ async fn a_rolling_restart_fails_not_one_request() {
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
-/// Drains a node, takes it out of rotation, ends it, starts it again and puts it back.
+/// Stops a node, starts it again and puts it back into rotation.
 async fn renew(node: &mut Server, nginx: &Nginx, load: &Load) {
+    let address = node.address();
+    stop(node, nginx, load).await;
+    node.set_env("COLLOQUY__SERVER__BIND", &address);
+    node.restart();
+    rotate("in", &address, nginx);
+    load.answers(30).await;
+}
+
+/// Drains a node, takes it out of rotation and ends it.
+pub(super) async fn stop(node: &mut Server, nginx: &Nginx, load: &Load) {
     let address = node.address();
     drain(&address, nginx).await;
     until("its readiness ends", SLACK, async || {
@@ -38,10 +48,6 @@ async fn renew(node: &mut Server, nginx: &Nginx, load: &Load) {
     load.answers(30).await;
     assert_eq!(nginx.passed(&address).len(), before, "nothing new comes");
     assert!(node.term().success());
-    node.set_env("COLLOQUY__SERVER__BIND", &address);
-    node.restart();
-    rotate("in", &address, nginx);
-    load.answers(30).await;
 }
 
 async fn drain(address: &str, nginx: &Nginx) {

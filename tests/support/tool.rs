@@ -4,7 +4,8 @@
 use std::io::{self, ErrorKind};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 16] = [
+const PACKAGES: [(&str, &str); 19] = [
+    ("addr2line", "build-essential"),
     ("bash", "bash"),
     ("cc", "build-essential"),
     ("chromedriver", "chromium-driver"),
@@ -15,9 +16,11 @@ const PACKAGES: [(&str, &str); 16] = [
     ("libfaketimeMT.so.1", "faketime"),
     ("mount", "mount"),
     ("nginx", "nginx-light"),
+    ("nm", "build-essential"),
     ("openssl", "openssl"),
     ("patch", "patch"),
     ("python3", "python3"),
+    ("readelf", "build-essential"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),

@@ -301,7 +301,11 @@ impl Backups {
         };
         let due = latest.map_or(Timestamp(0), |latest| {
             let has_failed = latest.state == BackupState::Failed;
-            let wait = if has_failed { every.min(AGAIN_AFTER) } else { every };
+            let wait = if has_failed {
+                every.min(AGAIN_AFTER)
+            } else {
+                every
+            };
             latest.started_at + wait
         });
         if due <= Timestamp::now()

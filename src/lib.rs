@@ -20,6 +20,7 @@
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
 //!   ends
 //! - `tls/` the listener's certificate, and how it is replaced
+//! - `traces/` what some requests did, for an OpenTelemetry collector
 
 mod auditing;
 pub mod config;
@@ -43,6 +44,7 @@ mod service_manager;
 mod shutdown;
 mod startup;
 mod tls;
+mod traces;
 
 use std::io;
 use std::path::Path;
@@ -65,6 +67,7 @@ pub use operate::{
     ActorCommand, OperateError, OperatorRequest, Output, SettingChange, names_an_actor, operate,
 };
 pub use restoring::{Restore, RestoreCommandError};
+use traces::{Traces, TracesError};
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +111,9 @@ pub enum RunError {
     /// No backup was restored.
     #[error(transparent)]
     Restore(#[from] RestoreCommandError),
+    /// No traces can be made.
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     /// The settings name what there is not.
     #[error(transparent)]
     Settings(#[from] config::ConfigError),
@@ -157,20 +163,13 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         webhooks.timeout,
         webhooks.private_targets,
     )?);
-    let first_store = match config.store.kind {
-        StoreKind::MongoDb => FirstStore::Database(&config.store.database),
-        StoreKind::Sqlite if config.store.path.exists() => FirstStore::Found(&config.store.path),
-        StoreKind::Sqlite => FirstStore::Made(&config.store.path),
-    };
+    let first_store = FirstStore::at(&config.store);
     // Only where nothing is stored yet: what is there is of the time that it was.
     let plays_a_week = is_demo && matches!(first_store, FirstStore::Made(_));
     if plays_a_week {
         demo::begin_a_week_ago();
     }
-    let url = match config.server.public_url.as_str() {
-        "" => startup::url(bound.address, config),
-        public_url => public_url.to_owned(),
-    };
+    let url = startup::public_url(bound.address, config);
     let (sender, source) = (Arc::<HttpCourier>::clone(&courier), IssuerKeys::new()?);
     let Opened {
         system,
@@ -183,7 +182,9 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
-    let app = Arc::new(AppState::new(config, Arc::clone(&system), courier, &url)?);
+    let traces = Traces::start(&config.traces, &system)?.map(Arc::new);
+    let app = AppState::new(config, Arc::clone(&system), (courier, traces.clone()), &url)?;
+    let app = Arc::new(app);
     let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string());
     startup::announce(&bound.address, config);
@@ -201,6 +202,9 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         let drain_seconds = config.server.drain_seconds;
         reload::when_told(Arc::clone(&app), Arc::clone(&settings))?;
         shutdown::serve_until_told(server, &app, drain_seconds).await?;
+        if let Some(traces) = &traces {
+            traces.flush().await;
+        }
         Ok::<_, RunError>(())
     })?;
     drop(history);
@@ -290,6 +294,17 @@ enum FirstStore<'p> {
     Found(&'p Path),
     /// A database that held nothing.
     Database(&'p str),
+}
+
+impl<'p> FirstStore<'p> {
+    /// As it is before anything is opened.
+    fn at(store: &'p config::Store) -> Self {
+        match store.kind {
+            StoreKind::MongoDb => FirstStore::Database(&store.database),
+            StoreKind::Sqlite if store.path.exists() => FirstStore::Found(&store.path),
+            StoreKind::Sqlite => FirstStore::Made(&store.path),
+        }
+    }
 }
 
 /// Ends a first start whose secrets nobody has seen.

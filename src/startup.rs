@@ -104,6 +104,15 @@ pub(crate) fn url(address: SocketAddr, config: &Config) -> String {
     format!("{scheme}://{address}")
 }
 
+/// What clients write before a path, as the settings have it; where they have nothing, what stands
+/// before the paths of whoever listens at this address.
+pub(crate) fn public_url(address: SocketAddr, config: &Config) -> String {
+    match config.server.public_url.as_str() {
+        "" => url(address, config),
+        public_url => public_url.to_owned(),
+    }
+}
+
 /// What a client on this machine writes before a path. Where the server shows a certificate, the name in
 /// it is the public one.
 pub(crate) fn asked_at(address: SocketAddr, config: &Config) -> String {

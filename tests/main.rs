@@ -93,6 +93,7 @@ mod support;
 mod tidy;
 mod timers;
 mod tls;
+mod traces;
 mod unreadable;
 mod usage;
 mod users;

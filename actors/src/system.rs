@@ -57,6 +57,7 @@ use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
+use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, NotALocation, ObjectError};
 use colloquy_runtime::alarm::Alarm;
@@ -423,6 +424,14 @@ impl System {
     pub fn reconfigure(&self, plans: Plans, policies: &BTreeMap<&'static str, Policy>) {
         set_plans(plans);
         self.supervision.configure(policies);
+    }
+
+    /// The request that did what stands at this position; none where nothing stands there.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub async fn request_at(&self, position: Position) -> Result<Option<String>, ReadError> {
+        self.store.request_at(position).await
     }
 
     /// Whether others commit to the same store.

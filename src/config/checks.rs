@@ -14,7 +14,7 @@ use ipnet::IpNet;
 
 use super::sections::{
     Backup, Config, Deprecation, Encryption, Issuer, OAuth, Objects, Server, StoreKind, Tls,
-    Webhooks,
+    Traces, Webhooks,
 };
 
 /// The longest wait that a setting may name.
@@ -66,11 +66,29 @@ impl Backup {
     }
 }
 
+impl Traces {
+    fn check(&self) -> Result<(), Wrong> {
+        check_endpoint("traces.endpoint", &self.endpoint)?;
+        if !(0.0..=1.0).contains(&self.ratio) {
+            wrong("traces.ratio", "must be 0 to 1")?;
+        }
+        if !self
+            .authorization
+            .bytes()
+            .all(|b| (b' '..=b'~').contains(&b))
+        {
+            wrong("traces.authorization", "must be the value of a header")?;
+        }
+        Ok(())
+    }
+}
+
 impl Config {
     /// What types can't say: bounds, and how values go together.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         self.server.check()?;
         self.tls.check(&self.server)?;
+        self.traces.check()?;
         self.check_limits()?;
         self.check_texts()?;
         if !(0.0..=36_500.0).contains(&self.events.retention_days) {

@@ -12,7 +12,7 @@ pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
     Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Encryption, Events, Issuer, Limits,
     Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search, SecurityHeaders, Server,
-    Store, StoreKind, Supervision, Tls, Webhooks,
+    Store, StoreKind, Supervision, Tls, Traces, Webhooks,
 };
 pub use source::{Loaded, Source};
 

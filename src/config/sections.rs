@@ -63,6 +63,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// What is logged, and in which format.
     pub log: Log,
+    /// Where traces of requests are sent.
+    pub traces: Traces,
 }
 
 /// `[server]`
@@ -422,4 +424,13 @@ pub struct Log {
     pub level: String,
     pub format: String,
     pub requests: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Traces {
+    pub endpoint: String,
+    pub authorization: String,
+    pub ratio: f64,
 }

@@ -27,6 +27,7 @@ use crate::console::History;
 use crate::courier::HttpCourier;
 use crate::descriptors;
 use crate::tls::ListenerTls;
+use crate::traces::Traces;
 
 /// The state that all requests share, fixed at the start.
 pub(crate) struct AppState {
@@ -58,6 +59,8 @@ pub(crate) struct AppState {
     pub(crate) connections: Arc<Connections>,
     /// The listener's TLS; none where it speaks plain HTTP.
     pub(crate) tls: Option<Arc<ListenerTls>>,
+    /// Where requests are traced, if any is.
+    pub(crate) traces: Option<Arc<Traces>>,
     pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) metrics: Metrics,
     /// What the metrics were in the last hour and day.
@@ -77,7 +80,7 @@ impl AppState {
     pub(crate) fn new(
         config: &Config,
         system: Arc<System>,
-        courier: Arc<HttpCourier>,
+        (courier, traces): (Arc<HttpCourier>, Option<Arc<Traces>>),
         public_url: &str,
     ) -> Result<Self, ConfigError> {
         let router = Router::new(routes::operations());
@@ -106,6 +109,7 @@ impl AppState {
             bodies: Arc::clone(&in_flight),
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
+            traces: traces.clone(),
         });
         Ok(AppState {
             system,
@@ -129,6 +133,7 @@ impl AppState {
             connections_max,
             connections,
             tls,
+            traces,
             request_metrics,
             metrics,
             history: History::default(),

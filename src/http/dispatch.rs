@@ -19,6 +19,7 @@ use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::time::Timestamp;
 use colloquy_model::usage::{CountedCredential, UsageCounts};
 use futures_util::FutureExt;
+use opentelemetry::KeyValue;
 
 use super::admission::Arrival;
 use super::api_call::{ApiCall, Credential};
@@ -45,6 +46,7 @@ use super::{
 };
 use crate::console::{self, Reply, Visit};
 use crate::log::words;
+use crate::traces::TracedRequest;
 
 /// What is known of one request so far; its response is made from it, however it ends.
 pub(super) struct RequestContext {
@@ -117,6 +119,7 @@ pub(super) async fn serve(
         body_bytes: 0,
         deprecated: DeprecatedUse::default(),
     };
+    let traced = context.traced();
     let name = Arc::clone(&context.request_id);
     let response = if console::serves(request.uri().path()) {
         let page = or_crashed(&name, context.show(&mut payload)).await;
@@ -134,6 +137,9 @@ pub(super) async fn serve(
         .count(context.operation, response.status().as_u16(), took);
     context.count_usage(&response);
     context.log(&response, took);
+    if let Some(traced) = traced {
+        context.trace(traced, &response);
+    }
     drop(context);
     Ok(ServiceResponse::new(request, response))
 }
@@ -408,6 +414,46 @@ impl RequestContext {
             };
             answered.log(response);
         }
+    }
+
+    /// Begins its trace, where it has one.
+    fn traced(&self) -> Option<TracedRequest> {
+        let traces = self.app.traces.as_ref()?;
+        let parent = self.request.headers().get("traceparent");
+        let parent = parent.and_then(|value| value.to_str().ok());
+        traces.begin(&self.request_id, parent)
+    }
+
+    /// Ends its trace, by the names of OpenTelemetry's conventions for HTTP.
+    fn trace(&self, traced: TracedRequest, response: &HttpResponse) {
+        let operations = self.app.router.operations();
+        let route = self.operation.and_then(|number| operations.get(number));
+        let route = route.map(|operation| operation.path);
+        let method = match *self.request.method() {
+            Method::GET
+            | Method::HEAD
+            | Method::POST
+            | Method::PUT
+            | Method::PATCH
+            | Method::DELETE
+            | Method::OPTIONS => self.request.method().as_str(),
+            _ => "_OTHER",
+        };
+        let account = self.known.as_ref().and_then(|caller| {
+            let number = caller.tenant.account_number();
+            self.app.system.identity.account_numbered(number)
+        });
+        let status = response.status().as_u16();
+        let mut attributes = vec![
+            KeyValue::new("http.request.method", method.to_owned()),
+            KeyValue::new("http.response.status_code", i64::from(status)),
+            KeyValue::new("request.id", self.request_id.to_string()),
+        ];
+        attributes.extend(route.map(|route| KeyValue::new("http.route", route)));
+        let account = account.map(|account| account.view.account_id.to_string());
+        attributes.extend(account.map(|account| KeyValue::new("account.id", account)));
+        let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+        traced.end(name, status, attributes);
     }
 
     /// Records that the request was refused for who asked, if it was.

@@ -15,6 +15,7 @@ use super::realtime::LiveConnections;
 use super::request_metrics::RequestMetrics;
 use super::saturation::Saturation;
 use crate::tls::ListenerTls;
+use crate::traces::Traces;
 
 /// Every metric's name begins with it.
 const PREFIX: &str = "colloquy";
@@ -34,6 +35,7 @@ pub(super) struct Sources {
     pub(super) bodies: Arc<Budget>,
     pub(super) answers: Arc<Budget>,
     pub(super) system: Arc<System>,
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl Metrics {
@@ -46,6 +48,7 @@ impl Metrics {
             bodies,
             answers,
             system,
+            traces,
         } = sources;
         let budgets = (Arc::clone(&bodies), Arc::clone(&answers));
         let saturation = Saturation::new(Arc::clone(&connections), budgets, Arc::clone(&system));
@@ -78,6 +81,10 @@ impl Metrics {
                 "Bytes of large answers on their way out.",
                 answers.held_bytes(),
             )
+        });
+        metrics.register(move |out| match &traces {
+            Some(traces) => traces.write_metrics(out),
+            None => Ok(()),
         });
         metrics.register(move |out| system.write_metrics(out));
         metrics

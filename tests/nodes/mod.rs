@@ -27,6 +27,7 @@ mod signals;
 mod signatures;
 mod supervision;
 mod tickets;
+mod traces;
 mod writers;
 
 use std::time::Duration;

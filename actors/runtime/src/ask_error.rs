@@ -44,6 +44,11 @@ impl<R> AskError<R> {
         unavailable(cause, SOON)
     }
 
+    /// Whether something went wrong: anything but a refusal by a rule.
+    pub(super) fn is_failure(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
+
     /// Logs an answer that this command can't have, which is a bug; something may have been done.
     pub fn impossible(answer: &'static str) -> Self {
         tracing::error!(answer, "an answer that can't be");

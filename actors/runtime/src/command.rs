@@ -15,6 +15,11 @@ pub trait Command<E: Entity>: Send + 'static {
     /// What the command may have to look up before it can be decided; [`NoLookup`] for nothing.
     type Lookup: Lookup<E>;
 
+    /// The request that it is of, as traces know it; none where nobody will ask for it.
+    fn request_id(&self) -> Option<&str> {
+        None
+    }
+
     /// What must be looked up before the command can be decided, if anything.
     fn lookup(&self, _entity: &E) -> Option<Self::Lookup> {
         None

@@ -19,6 +19,7 @@ use super::journal::{CommitFailure, Incarnation, LoadError};
 use super::metrics::{Histogram, Metrics, count};
 use super::pending_commit::{Applied, PendingCommit};
 use super::request::{Answer, Phase, Request, Responder};
+use super::traces::Running;
 
 /// The actor of one entity: it holds the copy in memory while one is loaded.
 pub(super) struct EntityActor<E: Entity> {
@@ -241,7 +242,12 @@ impl<E: Entity> EntityActor<E> {
         self.handle.mark_needed();
         self.end_phase(&mut responder, |metrics| &metrics.waiting);
         self.crash_if_drilled();
+        let trace = responder.trace.as_deref();
+        let step = trace.map(|trace| Running::begin(*trace, "decide"));
         let decision = command.decide(entity, found, Timestamp::now());
+        if let Some(step) = step {
+            step.end(false, Vec::new());
+        }
         self.handle.count_handled();
         self.carry_out(decision, responder, ctx);
     }

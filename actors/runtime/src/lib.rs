@@ -84,6 +84,7 @@ mod supervised_kind;
 mod sweeper;
 mod thread_actor;
 pub mod threads;
+pub mod traces;
 
 #[cfg(test)]
 mod tests;

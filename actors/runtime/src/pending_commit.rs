@@ -6,6 +6,7 @@ use super::entity::Entity;
 use super::journal::{CommitFailure, Incarnation};
 use super::metrics::{Restart, count};
 use super::request::{Phase, Responder};
+use super::traces::Running;
 use colloquy_model::sequence::Sequence;
 
 /// What waits for one commit. If the journal drops it, the outcome counts as unknown.
@@ -15,6 +16,7 @@ pub(super) struct PendingCommit<E: Entity, R: Send + 'static> {
     applied: Applied,
     /// The revision that the commit makes durable.
     revision: Sequence,
+    step: Option<Box<Running>>,
 }
 
 /// Whether the entity in memory has already taken the change that the commit carries.
@@ -36,7 +38,10 @@ impl<E: Entity, R: Send + 'static> PendingCommit<E, R> {
         if let Some(handle) = responder.handle() {
             handle.commit_begun();
         }
+        let trace = responder.trace.as_deref();
+        let step = trace.map(|trace| Box::new(Running::begin(*trace, "commit")));
         Self {
+            step,
             responder: Some(responder),
             incarnation,
             applied,
@@ -50,6 +55,10 @@ impl<E: Entity, R: Send + 'static> PendingCommit<E, R> {
         let Some(responder) = self.responder.take() else {
             return;
         };
+        if let Some(step) = self.step.take() {
+            let failed = !matches!(outcome, Ok(()) | Err(CommitFailure::Violated(_)));
+            step.end(failed, Vec::new());
+        }
         let answer = match outcome {
             Ok(()) => {
                 if let Some(handle) = responder.handle() {

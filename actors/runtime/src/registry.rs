@@ -30,6 +30,7 @@ use super::request::{PendingReply, Request, request_channel};
 use super::resizable_semaphore::ResizableSemaphore;
 use super::supervised_actor::SupervisedActor;
 use super::sweeper;
+use super::traces::Trace;
 
 /// Into how many maps the entities are divided, each with a lock of its own.
 const PARTITIONS: usize = 64;
@@ -121,6 +122,8 @@ struct EnqueueContext<'a> {
     now_ms: u64,
     /// The hash of the entity's id.
     hash: u64,
+    /// Where its steps are recorded, where it is traced.
+    trace: Option<Trace>,
 }
 
 /// A command that is in the mailbox, as its caller sees it.
@@ -157,8 +160,8 @@ impl<E: Entity> ActiveEntity<E> {
             Ok(permit) => {
                 // One in sixteen is sampled, by the clock's last digits.
                 let sampled = self.handle.registry.age(context.now).subsec_nanos() & 15 == 0;
-                let (request, reply) =
-                    request_channel(command, permit, sampled.then_some(context.now));
+                let measured = (sampled.then_some(context.now), context.trace);
+                let (request, reply) = request_channel(command, permit, measured);
                 self.send(request, reply)
             }
         }
@@ -220,6 +223,7 @@ impl<E: Entity> Registry<E> {
         self: &Arc<Self>,
         id: E::Id,
         command: C,
+        trace: Option<Trace>,
     ) -> Result<Enqueued<E, C::Reply>, AskError<E::Refusal>> {
         let policy = self.policy.load();
         let now = Instant::now();
@@ -228,6 +232,7 @@ impl<E: Entity> Registry<E> {
             now,
             now_ms: self.ms(now),
             hash: self.hasher.hash_one(id),
+            trace,
         };
         let mut admission = {
             let partition = self.partition(context.hash).read();

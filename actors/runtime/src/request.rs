@@ -13,6 +13,7 @@ use super::command::Command;
 use super::entity::Entity;
 use super::entity_handle::{EntityHandle, MailboxPermit};
 use super::journal::LoadError;
+use super::traces::Trace;
 
 /// What a caller gets: a reply of type `R`, or why there is none.
 pub(super) type Answer<E, R> = Result<R, AskError<<E as Entity>::Refusal>>;
@@ -23,11 +24,12 @@ pub(super) struct Request<E: Entity, C: Command<E>> {
     pub(super) responder: Responder<E, C::Reply>,
 }
 
-/// Makes the two ends of a request. `sample` is set for those whose times are measured.
+/// Makes the two ends of a request. `sample` is set for those whose times are measured, `trace` for
+/// those whose steps are recorded.
 pub(super) fn request_channel<E: Entity, C: Command<E>>(
     command: C,
     permit: MailboxPermit<E>,
-    sample: Option<Instant>,
+    (sample, trace): (Option<Instant>, Option<Trace>),
 ) -> (Request<E, C>, PendingReply<E, C::Reply>) {
     let (caller, answer) = oneshot::channel();
     let state = Arc::new(RequestState(AtomicU8::new(QUEUED)));
@@ -36,6 +38,7 @@ pub(super) fn request_channel<E: Entity, C: Command<E>>(
         state: Arc::clone(&state),
         phase: Phase::Actor,
         sample,
+        trace: trace.map(Box::new),
         permit: Some(permit),
     };
     (
@@ -54,6 +57,8 @@ pub(super) struct Responder<E: Entity, R: Send + 'static> {
     pub(super) phase: Phase,
     /// Set for the one in sixteen whose times are measured: the start of the current phase.
     pub(super) sample: Option<Instant>,
+    /// Where the steps are recorded of the few that are traced.
+    pub(super) trace: Option<Box<Trace>>,
     permit: Option<MailboxPermit<E>>,
 }
 

@@ -597,6 +597,10 @@ impl<R: RecordSpec, Q: RecordRequest<R>> Command<Record<R>> for RecordCommand<Q>
     type Reply = Q::Reply;
     type Lookup = NoLookup;
 
+    fn request_id(&self) -> Option<&str> {
+        Some(&self.meta.caller.actor.request_id)
+    }
+
     fn decide(
         self,
         record: &Record<R>,

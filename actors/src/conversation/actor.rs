@@ -156,6 +156,10 @@ impl<R: ConversationRequest> Command<Conversation> for ConversationCommand<R> {
     type Reply = R::Reply;
     type Lookup = MessageLookup;
 
+    fn request_id(&self) -> Option<&str> {
+        Some(&self.meta.caller.actor.request_id)
+    }
+
     fn lookup(&self, conversation: &Conversation) -> Option<MessageLookup> {
         let live = conversation.live.as_ref()?;
         if live.tenant != self.meta.caller.tenant {

@@ -110,6 +110,10 @@ impl<R: DocumentRequest> Command<Document> for DocumentCommand<R> {
     type Reply = R::Reply;
     type Lookup = NoLookup;
 
+    fn request_id(&self) -> Option<&str> {
+        Some(&self.meta.caller.actor.request_id)
+    }
+
     fn decide(
         self,
         document: &Document,
@@ -134,6 +138,10 @@ impl<R: DocumentRequest> Command<Document> for DocumentCommand<R> {
 impl<R: ComputedRequest> Command<Document> for ComputedCommand<R> {
     type Reply = R::Reply;
     type Lookup = Precompute<R::Task>;
+
+    fn request_id(&self) -> Option<&str> {
+        Some(&self.0.meta.caller.actor.request_id)
+    }
 
     fn lookup(&self, document: &Document) -> Option<Precompute<R::Task>> {
         rules::precompute(document, &self.0.request, &self.0.meta)

@@ -322,6 +322,9 @@ pub trait EventLog: Send + Sync + 'static {
     /// away.
     fn event_at(&self, position: Position) -> Later<Result<Option<Arc<Event>>, ReadError>>;
 
+    /// The request that did what stands at this position; none where nothing stands there.
+    fn request_at(&self, position: Position) -> Later<Result<Option<String>, ReadError>>;
+
     /// Waits until the sink was told of all that any process has acknowledged before.
     ///
     /// # Errors

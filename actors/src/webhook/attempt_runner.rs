@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::attempt::WebhookSettings;
 use super::courier::{Courier, Lost, OutboundRequest};
@@ -19,6 +19,7 @@ use colloquy_model::attempt::Attempt;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::traces::{self, Step};
 
 /// A courier that does not come back is not waited for: its own time, and this.
 const GRACE: Duration = Duration::from_secs(5);
@@ -112,6 +113,7 @@ impl AttemptRunner {
                 Ok(Some(event)) => {
                     let request = SignedRequest::new(&endpoint, &event, attempt.attempt);
                     let mut made = request.post(&*courier, timeout).await;
+                    traces::record_behind(event.position, || step(&endpoint, &made));
                     // It may repeat what was sent.
                     if let Ok(reply) = &mut made.reply {
                         let answer = std::mem::take(&mut reply.answer);
@@ -165,6 +167,22 @@ impl AttemptRunner {
     /// Whether an endpoint that has only failed since then is disabled for it.
     fn is_too_long(&self, since: Timestamp, now: Timestamp) -> bool {
         now.since(since) >= self.settings.disable_after
+    }
+}
+
+/// An attempt as a step of the request that the event is of.
+fn step(endpoint: &Endpoint, made: &Made) -> Step {
+    let status = made.reply.as_ref().ok().map(|reply| reply.status);
+    let attempt = ("delivery.attempt", made.attempt.to_string());
+    let mut attributes = vec![("webhook.id", endpoint.id.to_string()), attempt];
+    attributes.extend(status.map(|status| ("http.response.status_code", status.to_string())));
+    Step {
+        name: "deliver",
+        id: colloquy_model::random::u64(),
+        begun: SystemTime::UNIX_EPOCH + Duration::from_millis(made.began.0.unsigned_abs()),
+        took: made.took,
+        has_failed: !status.is_some_and(|status| (200..300).contains(&status)),
+        attributes,
     }
 }
 

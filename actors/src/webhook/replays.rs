@@ -444,6 +444,10 @@ mod tests {
         fn event_at(&self, _: Position) -> Later<Result<Option<Arc<Event>>, ReadError>> {
             Box::pin(std::future::ready(Err(ReadError::Away)))
         }
+
+        fn request_at(&self, _: Position) -> Later<Result<Option<String>, ReadError>> {
+            Box::pin(std::future::ready(Err(ReadError::Away)))
+        }
     }
 
     /// Where a replay of what happened since then begins.

@@ -926,6 +926,9 @@ pub(in crate::store) fn what_retention_took_is_found_by_no_position<B: Bench>() 
     let at = |position| wait(house.store().event_at(position)).unwrap();
     assert!(at(first).is_some());
     assert!(at(first.previous()).is_none());
+    let request = |position| wait(house.store().request_at(position)).unwrap();
+    assert_eq!(request(first).as_deref(), Some("a test"));
+    assert_eq!(request(Position(i64::MAX)), None);
 }
 
 /// What becomes of a webhook endpoint, as its `expected`th row after the first.

@@ -256,6 +256,10 @@ impl EventLog for EncryptedStore {
         Box::pin(async move { unless_forgotten(reading.await?.opened()) })
     }
 
+    fn request_at(&self, position: Position) -> Later<Result<Option<String>, ReadError>> {
+        self.0.request_at(position)
+    }
+
     fn catch_up(&self) -> Later<Result<(), ReadError>> {
         self.0.catch_up()
     }

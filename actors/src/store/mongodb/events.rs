@@ -170,6 +170,20 @@ pub(super) async fn at(
     row.map(|row| row.shown(&veil).map(Arc::new)).transpose()
 }
 
+/// The request that did what stands at this position.
+pub(super) async fn request_at(
+    collections: &Collections,
+    position: Position,
+) -> Result<Option<String>, ReadError> {
+    let filter = doc! {"position": {"$lte": position.0}, "rows": {"$exists": true}};
+    let Some(document) = last_document(collections, filter).await? else {
+        return Ok(None);
+    };
+    let mut rows = document.placed_rows();
+    let row = rows.find(|(place, ..)| *place == position);
+    Ok(row.map(|(_, _, row)| row.by.request.clone()))
+}
+
 fn is_public(document: &LogDocument) -> bool {
     Kind::from_code(document.kind.into()).is_some_and(Kind::is_public)
 }

@@ -490,6 +490,17 @@ pub(super) fn at(
         .map(Arc::new))
 }
 
+/// The request that did what stands at this position.
+pub(super) fn request_at(
+    connection: &Connection,
+    position: Position,
+) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT by_request FROM rows WHERE pos = ?1")?
+        .query_row([position.0], |row| row.get(0))
+        .optional()
+}
+
 /// The first field of an endpoint, as its rows hold it; no other record has it.
 #[derive(Deserialize)]
 struct Endpoint {

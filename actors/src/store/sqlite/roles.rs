@@ -230,6 +230,12 @@ impl EventLog for SqliteStore {
             events::at(connection, position)
         })
     }
+
+    fn request_at(&self, position: Position) -> Later<Result<Option<String>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            events::request_at(connection, position)
+        })
+    }
 }
 
 impl AuditLog for SqliteStore {

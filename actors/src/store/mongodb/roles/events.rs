@@ -48,6 +48,11 @@ impl EventLog for MongoStore {
         self.read(async move { events::at(&collections, position).await })
     }
 
+    fn request_at(&self, position: Position) -> Later<Result<Option<String>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { events::request_at(&collections, position).await })
+    }
+
     fn catch_up(&self) -> Later<Result<(), ReadError>> {
         let (collections, membership) = (self.collections.clone(), Arc::clone(&self.membership));
         self.read(async move { following::catch_up(&collections, &membership).await })

@@ -16,6 +16,7 @@ Colloquy: the server behind an AI-assisted customer-service platform.
 Usage: colloquy [serve | demo | check] [--config FILE]
        colloquy export [--config FILE] > DUMP
        colloquy import [--config FILE] < DUMP
+       colloquy migrate [--dry-run] [--config FILE]
        colloquy restore URL --to FOLDER [--config FILE]
        colloquy config (check | show) [--config FILE]
        colloquy audit verify [--file EXPORT] [--config FILE]
@@ -37,6 +38,8 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   check             Checks the store and says what is wrong with it.
   config            check says whether the settings can be used, and touches no store; show prints all of them as a
                     config.toml, with where each comes from and without secrets.
+  migrate           Brings the store of an earlier version to this one's before a server is started on it, which would do the
+                    same; with --dry-run, brings a copy there, checks it, and leaves the store as it is.
   restore           Brings a backup back into an empty folder, checks it there, and says how to start a server on it; URL is
                     what the server that made it shows as the backup's url.
   audit             Verifies the audit trail (exit 1 and the position where it was altered), in the store, on the running
@@ -69,6 +72,7 @@ Usage: colloquy [serve | demo | check] [--config FILE]
   --key KEY         The API key to listen with; otherwise COLLOQUY_KEY in the environment.
   --server URL      The server to listen to; otherwise http://127.0.0.1:8080.
   --to FOLDER       Where restore puts the store: a folder that is empty, or not there.
+  --dry-run         Has migrate change nothing but a copy.
   --version         Prints the version.
   --help            Prints this.
 ";
@@ -95,6 +99,11 @@ pub(crate) enum Command {
     Export { config: Option<PathBuf> },
     /// Puts the dump on stdin into the store that the settings of this file name.
     Import { config: Option<PathBuf> },
+    /// Brings the store of an earlier version to this one, or a copy of it.
+    Migrate {
+        config: Option<PathBuf>,
+        is_trial: bool,
+    },
     /// Brings a backup back.
     Restore {
         config: Option<PathBuf>,
@@ -145,6 +154,7 @@ struct Given {
     /// Options with a value, by name; the last one of a name counts.
     values: BTreeMap<&'static str, OsString>,
     json: bool,
+    is_trial: bool,
 }
 
 /// Reads the arguments after the program's name.
@@ -164,6 +174,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
                 given.values.insert(name, parser.value()?);
             }
             (None, Arg::Long("json")) => given.json = true,
+            (None, Arg::Long("dry-run")) => given.is_trial = true,
             (None, Arg::Long("version") | Arg::Short('V')) => return Ok(Command::Version),
             (None, Arg::Long("help") | Arg::Short('h')) => return Ok(Command::Help),
             (None, Arg::Value(word)) => given.words.push(word.string()?),
@@ -192,6 +203,9 @@ impl Given {
                 "--json goes with actors, supervision, operators, oauth and encryption".into(),
             );
         }
+        if self.is_trial && *command != "migrate" {
+            return Err("--dry-run goes with migrate".into());
+        }
         let config = self.values.remove("config").map(PathBuf::from);
         match *command {
             "serve" => Ok(Command::Serve { config }),
@@ -208,6 +222,10 @@ impl Given {
             }),
             "export" => Ok(Command::Export { config }),
             "import" => Ok(Command::Import { config }),
+            "migrate" => Ok(Command::Migrate {
+                config,
+                is_trial: self.is_trial,
+            }),
             "restore" => Ok(Command::Restore {
                 config,
                 what: Restore {
@@ -295,7 +313,7 @@ impl Given {
 /// The options that a command takes, if there is such a command.
 fn options_of(command: &str, rest: &[&str]) -> Result<&'static [&'static str], lexopt::Error> {
     Ok(match (command, rest) {
-        ("serve" | "demo" | "check" | "export" | "import", []) => &["config"],
+        ("serve" | "demo" | "check" | "export" | "import" | "migrate", []) => &["config"],
         ("config", ["check" | "show"]) => &["config"],
         ("config", _) => return Err("config check, or config show?".into()),
         ("audit", ["verify"]) => &["config", "file"],
@@ -308,7 +326,7 @@ fn options_of(command: &str, rest: &[&str]) -> Result<&'static [&'static str], l
         ("actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics", _) => {
             &["config"]
         }
-        ("serve" | "demo" | "check" | "export" | "import" | "listen", [extra, ..]) => {
+        ("serve" | "demo" | "check" | "export" | "import" | "migrate" | "listen", [extra, ..]) => {
             return Err(format!("{command} takes no {extra:?}").into());
         }
         (unknown, _) => return Err(format!("no such command: {unknown:?}").into()),

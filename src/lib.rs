@@ -11,6 +11,7 @@
 //! - `issuer_keys.rs` the client that fetches the keys of other issuers of access tokens
 //! - `listen/` the command that brings events to a receiver on this machine
 //! - `markdown.rs` Markdown as HTML, for pages
+//! - `migrating.rs` the command that brings a store of an earlier version to this one
 //! - `moving.rs` the commands that take everything out of a store and put it into another
 //! - `operate/` the commands by which operators see and steer actors from a terminal
 //! - `reload.rs` what holds anew where the settings are read again
@@ -34,6 +35,7 @@ mod line_ends;
 mod listen;
 mod log;
 mod markdown;
+mod migrating;
 mod moving;
 mod name_resolver;
 mod operate;
@@ -274,6 +276,17 @@ pub fn import(config: &Config) -> Result<(), RunError> {
     log::start(&config.log);
     config.bounds.clone().set();
     Ok(moving::import(config)?)
+}
+
+/// Brings the store to the version of this binary, or tries that out on a copy and changes nothing; true
+/// where nothing is wrong.
+///
+/// # Errors
+/// A server uses the store, it is of a newer version, or it can't be written.
+pub fn migrate(config: &Config, is_trial: bool) -> Result<bool, RunError> {
+    log::start(&config.log);
+    config.bounds.clone().set();
+    Ok(migrating::migrate(&config.store, is_trial).map_err(NotOpened::Store)?)
 }
 
 /// Brings a backup back into a folder, and prints what to do with it; true where it is sound.

@@ -53,6 +53,9 @@ fn main() -> ExitCode {
         Command::Import { config } => with_settings(config, |settings| {
             colloquy::import(&settings.config).map(|()| true)
         }),
+        Command::Migrate { config, is_trial } => with_settings(config, |settings| {
+            colloquy::migrate(&settings.config, is_trial)
+        }),
         Command::Restore { config, what } => with_settings(config, |settings| {
             colloquy::restore(&settings.config, &what)
         }),

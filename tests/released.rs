@@ -15,7 +15,7 @@ use crate::audit_chain::{assert_verified, audit};
 use crate::support::clock::Clock;
 use crate::support::documents::DOCUMENTS;
 use crate::support::server::Folder;
-use crate::support::{Client, Server, tool, until};
+use crate::support::{Client, Server, files, process, stored, tool, until};
 
 /// What a released binary answered, as `make` wrote it down.
 #[derive(Deserialize)]
@@ -178,6 +178,80 @@ async fn write_on(c: &Client, conversations: &[String], documents: &[String]) {
     let now = c.get("/v1/events?after=0&limit=1").await.expect(200);
     let changes = 2 * conversations.len() + documents.len();
     assert!(now.total() > events + u64::try_from(changes).unwrap());
+}
+
+/// Runs `colloquy migrate` on the store in a folder; gives what it says on stdout.
+fn migrated(folder: &Folder, options: &[&str]) -> String {
+    let mut command = process::colloquy();
+    let command = command
+        .arg("migrate")
+        .args(options)
+        .current_dir(folder.work());
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Everything that stands in a folder, to the byte.
+fn everything_in(folder: &Folder) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = files::below(&folder.work());
+    all.sort_unstable();
+    // Whoever looks at a file of SQLite makes the index of its log anew.
+    all.retain(|path| !path.to_string_lossy().ends_with("-shm"));
+    all.retain(|path| fs::metadata(path).unwrap().len() > 0);
+    let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
+    all.into_iter().map(read).collect()
+}
+
+#[tokio::test]
+async fn an_earlier_file_that_is_migrated_first_answers_the_same_to_the_byte() {
+    for archive in archives() {
+        let (first, record) = unpacked(&archive);
+        let (second, _) = unpacked(&archive);
+        let before = everything_in(&first);
+        let tried = migrated(&first, &["--dry-run"]);
+        assert!(
+            tried.contains("was left so") && tried.contains("is sound"),
+            "{tried}"
+        );
+        assert!(everything_in(&first) == before, "{}", archive.display());
+        let done = migrated(&first, &[]);
+        assert!(!done.contains("(0 steps"), "{done}");
+        let again = migrated(&first, &[]);
+        assert!(again.contains("(0 steps"), "{again}");
+        let written_at = DateTime::from_timestamp_secs(record.written_at).unwrap();
+        let first = Clock::start_at(written_at, first);
+        let second = Clock::start_at(written_at, second);
+        for read in &record.reads {
+            let shown = async |server: &Server| {
+                let client = record.client(server, &read.key);
+                let patience = Duration::from_secs(30);
+                until(&read.path, patience, async || {
+                    let shown = client.get(&read.path).await;
+                    (shown.status != 503).then_some(shown.bytes)
+                })
+                .await
+            };
+            assert_eq!(shown(&first).await, shown(&second).await, "{}", read.path);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
+    let (folder, _) = unpacked(&archives()[0]);
+    let path = folder.work().join("data/colloquy.db");
+    stored::execute(&path, "PRAGMA user_version = 9999", &[]);
+    let before = everything_in(&folder);
+    for command in ["migrate", "check", "serve", "export"] {
+        let mut refused = process::colloquy();
+        let refused = refused.arg(command).current_dir(folder.work());
+        let refused = refused.output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{command}: {said}");
+        assert!(said.contains("schema version 9999"), "{command}: {said}");
+        assert!(everything_in(&folder) == before, "{command}");
+    }
 }
 
 #[tokio::test]

@@ -67,7 +67,8 @@ fn hashed(request_id: &str) -> [u128; 2] {
 pub(super) fn is_sampled(trace: u128, ratio: f64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "chance needs no precision")]
     let place = (trace as u64 >> 1) as f64 / (1_u64 << 63) as f64;
-    place < ratio
+    // A place right before 1 is 1 in what a float can tell.
+    place < ratio || ratio >= 1.0
 }
 
 #[cfg(test)]

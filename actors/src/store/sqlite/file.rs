@@ -35,7 +35,7 @@ pub enum OpenError {
         known: usize,
     },
     /// There is no file.
-    #[error("{0} is not there: there is no store to export")]
+    #[error("{0} is not there: there is no store to export or to migrate")]
     Absent(PathBuf),
     /// A dump is not imported to its end.
     #[error(

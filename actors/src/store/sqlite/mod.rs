@@ -38,6 +38,7 @@ mod lists;
 mod loads;
 mod log_erasing;
 mod message_lists;
+mod migrating;
 mod nonces;
 mod older_keys;
 mod pace;
@@ -85,6 +86,7 @@ use rusqlite::OpenFlags;
 pub use chain::SqliteChain;
 pub use check::{attachments, check};
 pub use file::OpenError;
+pub use migrating::{Migration, Trial};
 pub use store_key::use_key_of;
 pub use transfer::SqliteTransfer;
 

@@ -5,10 +5,76 @@ use rusqlite::Connection;
 use super::codec::only;
 use super::file::OpenError;
 
-/// One script per version, in order; a file's `user_version` is how many of them it has had.
-pub(super) const MIGRATIONS: &[&str] = &[
-    V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15,
+/// One for each version, in order; a file's `user_version` is how many of them it has had.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        brings: "conversations, messages and records",
+        script: V1,
+    },
+    Migration {
+        brings: "the feed by account, webhooks and timers",
+        script: V2,
+    },
+    Migration {
+        brings: "documents and their versions",
+        script: V3,
+    },
+    Migration {
+        brings: "uses of share links",
+        script: V4,
+    },
+    Migration {
+        brings: "messages' edits by number, redactions",
+        script: V5,
+    },
+    Migration {
+        brings: "where comments stand",
+        script: V6,
+    },
+    Migration {
+        brings: "what was done to documents, by kind",
+        script: V7,
+    },
+    Migration {
+        brings: "what came out of another store",
+        script: V8,
+    },
+    Migration {
+        brings: "the audit trail",
+        script: V9,
+    },
+    Migration {
+        brings: "nonces of signed requests",
+        script: V10,
+    },
+    Migration {
+        brings: "the end of the audit trail's chain",
+        script: V11,
+    },
+    Migration {
+        brings: "the store key",
+        script: V12,
+    },
+    Migration {
+        brings: "figures of conversations",
+        script: V13,
+    },
+    Migration {
+        brings: "what accounts used",
+        script: V14,
+    },
+    Migration {
+        brings: "bytes of texts",
+        script: V15,
+    },
 ];
+
+/// What makes a file of one version one of the next.
+pub(super) struct Migration {
+    /// What the next version has, for people.
+    pub(super) brings: &'static str,
+    pub(super) script: &'static str,
+}
 
 /// Lean: a message's commit inserts one row and its `rows_by_entity` entry, nothing else.
 ///
@@ -264,29 +330,44 @@ ALTER TABLE rows ADD COLUMN text_bytes INTEGER;
 ALTER TABLE made ADD COLUMN text_bytes INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// The version of the file.
+///
+/// # Errors
+/// A file of a newer version is refused as it stands.
+pub(super) fn version(connection: &Connection) -> Result<usize, OpenError> {
+    let version = connection.pragma_query_value(None, "user_version", only::<i64>)?;
+    let found = usize::try_from(version).unwrap_or(usize::MAX);
+    let known = MIGRATIONS.len();
+    if found > known {
+        return Err(OpenError::Newer { found, known });
+    }
+    Ok(found)
+}
+
 /// Brings the file to this version.
 ///
 /// # Errors
 /// A file of a newer version is refused as it stands.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    let version: usize = connection
-        .pragma_query_value(None, "user_version", only::<i64>)
-        .map(|v| usize::try_from(v).unwrap_or(usize::MAX))?;
-    if version > MIGRATIONS.len() {
-        return Err(OpenError::Newer {
-            found: version,
-            known: MIGRATIONS.len(),
-        });
-    }
-    for (index, script) in MIGRATIONS.iter().enumerate().skip(version) {
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(script)?;
-        transaction.pragma_update(
-            None,
-            "user_version",
-            i64::try_from(index + 1).unwrap_or(i64::MAX),
-        )?;
-        transaction.commit()?;
+    let found = version(connection)?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found) {
+        step(connection, migration, index + 1)?;
     }
     Ok(())
+}
+
+/// Brings the file to the next version, which is this one.
+///
+/// # Errors
+/// The file is as it was.
+pub(super) fn step(
+    connection: &mut Connection,
+    migration: &Migration,
+    version: usize,
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(migration.script)?;
+    let version = i64::try_from(version).unwrap_or(i64::MAX);
+    transaction.pragma_update(None, "user_version", version)?;
+    transaction.commit()
 }

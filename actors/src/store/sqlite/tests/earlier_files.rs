@@ -41,7 +41,9 @@ fn entity_and_scope(pos: i64) -> (i64, i64) {
 fn file_of_the_first_version() -> Folder {
     let folder = Folder::new();
     let connection = Connection::open(folder.path()).unwrap();
-    connection.execute_batch(schema::MIGRATIONS[0]).unwrap();
+    connection
+        .execute_batch(schema::MIGRATIONS[0].script)
+        .unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     connection.execute_batch("BEGIN").unwrap();
     let mut insert = connection

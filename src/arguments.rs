@@ -193,19 +193,7 @@ impl Given {
         if let Some(other) = self.values.keys().find(|name| !taken.contains(name)) {
             return Err(format!("--{other} does not go with {}", words.join(" ")).into());
         }
-        if self.json
-            && !matches!(
-                *command,
-                "actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics"
-            )
-        {
-            return Err(
-                "--json goes with actors, supervision, operators, oauth and encryption".into(),
-            );
-        }
-        if self.is_trial && *command != "migrate" {
-            return Err("--dry-run goes with migrate".into());
-        }
+        self.check_flags(command)?;
         let config = self.values.remove("config").map(PathBuf::from);
         match *command {
             "serve" => Ok(Command::Serve { config }),
@@ -248,6 +236,22 @@ impl Given {
                 request: self.request(command, rest)?,
             }),
         }
+    }
+
+    fn check_flags(&self, command: &str) -> Result<(), &'static str> {
+        let asks_a_server = matches!(
+            command,
+            "actors" | "supervision" | "operators" | "oauth" | "encryption" | "analytics"
+        );
+        if self.json && !asks_a_server {
+            return Err(
+                "--json goes with actors, supervision, operators, oauth, encryption and analytics",
+            );
+        }
+        if self.is_trial && command != "migrate" {
+            return Err("--dry-run goes with migrate");
+        }
+        Ok(())
     }
 
     /// What an operator asks of the running server.

@@ -6,13 +6,17 @@ mod place;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
-use crate::support::Server;
 use crate::support::server::Folder;
+use crate::support::{Server, files, until};
+
+const SOON: Duration = Duration::from_secs(60);
 
 /// Moves what a server that has ended holds to another place; gives that one's server.
 fn moved(server: &Server, from: &Place, to: &Place) -> Server {
@@ -131,6 +135,60 @@ async fn what_an_account_used_moves_along_and_counts_for_its_quota() {
     let c = c.at(&server.address());
     c.get("/v1").await.expect(200);
     c.get("/v1").await.error(429, "quota_exceeded", "");
+}
+
+/// Puts the files of attachments where a server in the other folder looks for them.
+fn bring_objects(from: &Path, to: &Path) {
+    for path in files::below(&from.join("data/objects")) {
+        let place = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(path, place).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn attachments_move_along_their_bytes_stay_where_they_are_kept() {
+    let places = [Place::sqlite(), Place::mongodb(), Place::sqlite()];
+    let mut server = places[0].setup().start();
+    let c = server.account().await.test();
+    let upload = async |content: &str| {
+        let made = c.call("POST", "/v1/attachments").bytes(content.as_bytes());
+        made.await.expect(201).id("attachment_id")
+    };
+    let (taken, untaken) = (upload("taken").await, upload("not taken").await);
+    let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
+    let message = |id: &str| json!({"type": "file", "attachment_id": id});
+    let sent = c.post(&messages, message(&taken)).await.expect(201);
+    let at = format!("{messages}/{}", sent.id("message_id"));
+    for pair in places.windows(2) {
+        assert!(server.term().success());
+        let dump = pair[0].export(&server.work());
+        let folder = Folder::new();
+        pair[1].import(&folder.work(), &dump);
+        bring_objects(&server.work(), &folder.work());
+        server = pair[1].start_imported(folder);
+        let c = c.at(&server.address());
+        for (id, content) in [(&taken, "taken"), (&untaken, "not taken")] {
+            let read = c.get(&format!("/v1/attachments/{id}/content")).await;
+            assert_eq!(read.expect(200).bytes, content.as_bytes());
+        }
+        assert_eq!(
+            c.get(&at).await.expect(200)["attachment"],
+            sent["attachment"]
+        );
+        let again = c.post(&messages, message(&taken)).await;
+        again.error(409, "conflict", "attachment_id");
+    }
+    let c = c.at(&server.address());
+    c.post(&messages, message(&untaken)).await.expect(201);
+    c.delete(&at).await.expect(204);
+    let objects = server.work().join("data/objects");
+    until("its bytes are gone", SOON, async || {
+        (files::below(&objects).len() == 1).then_some(())
+    })
+    .await;
+    assert!(server.term().success());
+    server.assert_sound();
 }
 
 /// A filled embedded store that has ended, and its dump.

@@ -70,6 +70,7 @@ pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
             headers: Vec::new(),
             body: Bytes::new(),
             leads_to: None,
+            file: None,
         };
     };
     let kept = match visit.query("v") == *VERSION {
@@ -84,5 +85,6 @@ pub(super) fn serve(visit: &Visit, name: &str) -> Reply {
         ],
         body: Bytes::from_static(asset.content),
         leads_to: None,
+        file: None,
     }
 }

@@ -172,6 +172,11 @@ async fn answer(
     body: &mut BodyReader<'_>,
 ) -> Result<Reply, Problem> {
     let method = visit.request.method();
+    if let ("POST", ["inbox", conversation, "attachments"], Some(session)) =
+        (method.as_str(), path, session)
+    {
+        return receive(visit, session, (path, conversation), body).await;
+    }
     let form = if method == Method::POST {
         let form = forms::read(visit, session, body).await?;
         if let Err(problem) = check_same_site(&visit.app, &visit.request) {
@@ -208,6 +213,19 @@ async fn answer(
     };
     let written = written.unwrap_or_default();
     Ok(answered.unwrap_or_else(|problem| refused(visit, Some(session), &problem, &written)))
+}
+
+/// Takes the file that a script of ours brings, once it is known from whom and from where it comes.
+async fn receive(
+    visit: &Visit,
+    session: &Session,
+    (path, conversation): (&[&str], &str),
+    body: &mut BodyReader<'_>,
+) -> Result<Reply, Problem> {
+    check_same_site(&visit.app, &visit.request)?;
+    session.check_csrf(visit, &Form::default(), path)?;
+    session.check_address(visit)?;
+    inbox::receive(visit, session, conversation, body).await
 }
 
 /// Whether a page shows what is an account's.

@@ -4,7 +4,7 @@ use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderVal
 use bytes::Bytes;
 use maud::Markup;
 
-use crate::http::Kind;
+use crate::http::{FileContent, Kind};
 
 /// How a request for a page ends; `http/response.rs` has the statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(crate) struct Reply {
     pub(crate) body: Bytes,
     /// Where else than to this server its forms may lead, as a policy of content names it.
     pub(crate) leads_to: Option<String>,
+    /// A file in place of all this, as an operation of the interface gives it.
+    pub(crate) file: Option<Box<FileContent>>,
 }
 
 impl Reply {
@@ -46,6 +48,7 @@ impl Reply {
             ],
             body: markup.into_string().into(),
             leads_to: None,
+            file: None,
         }
     }
 
@@ -64,6 +67,7 @@ impl Reply {
             ],
             body: value.to_string().into(),
             leads_to: None,
+            file: None,
         }
     }
 
@@ -86,11 +90,20 @@ impl Reply {
             ],
             body: text.into(),
             leads_to: None,
+            file: None,
         }
         .with(
             "content-disposition",
             &format!("attachment; filename=\"{name}\""),
         )
+    }
+
+    /// What somebody has attached to a message.
+    pub(super) fn attachment(file: Box<FileContent>) -> Self {
+        Reply {
+            file: Some(file),
+            ..Reply::part(Markup::default())
+        }
     }
 
     /// The page once more, with what is wrong with the form on it.
@@ -114,6 +127,7 @@ impl Reply {
             headers: vec![(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
             body: Bytes::new(),
             leads_to: None,
+            file: None,
         }
         .with(LOCATION.as_str(), to)
     }

@@ -18,7 +18,10 @@ use colloquy_model::user::{Role, SignInBounds};
 use super::Visit;
 use super::forms::Form;
 use super::reply::Reply;
-use crate::http::{BudgetOwner, Found, InProcess, Problem, Request, address_allowed, is_encrypted};
+use crate::http::{
+    BodyReader, BudgetOwner, FileContent, Found, InProcess, Problem, Request, address_allowed,
+    is_encrypted,
+};
 
 /// The cookie that holds a session's token.
 const SESSION: &str = "colloquy_session";
@@ -196,6 +199,26 @@ impl Session {
     /// The refusal of the operation.
     pub(super) async fn ask(&self, request: Request<'_>) -> Result<Found, Problem> {
         self.api.ask(request).await
+    }
+
+    /// Gives an operation of the interface the body of the page's own request.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(super) async fn upload(
+        &self,
+        request: Request<'_>,
+        body: &mut BodyReader<'_>,
+    ) -> Result<Found, Problem> {
+        self.api.upload(request, body).await
+    }
+
+    /// Reads a file that an operation of the interface gives.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(super) async fn file(&self, target: &str) -> Result<Box<FileContent>, Problem> {
+        self.api.file(target).await
     }
 
     /// Erases a document that is in the bin.

@@ -85,6 +85,11 @@ pub(crate) struct ApiCall {
 }
 
 impl ApiCall {
+    /// Whether it is asked in this process, for a page.
+    pub(super) fn is_for_page(&self) -> bool {
+        self.list_format.is_some()
+    }
+
     /// The same once more, for a request that is decided anew.
     pub(crate) fn again(&self) -> Self {
         ApiCall {

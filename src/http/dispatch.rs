@@ -123,7 +123,12 @@ pub(super) async fn serve(
     let name = Arc::clone(&context.request_id);
     let response = if console::serves(request.uri().path()) {
         let page = or_crashed(&name, context.show(&mut payload)).await;
-        response::of_page(&context, page)
+        match page {
+            Ok(Reply {
+                file: Some(file), ..
+            }) => response::of_file(&context, *file),
+            page => response::of_page(&context, page),
+        }
     } else {
         let reply = or_crashed(&name, context.handle(&mut payload)).await;
         let prepared = response::prepared(&context, reply).await;
@@ -177,6 +182,26 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
         },
         Arc::from,
     )
+}
+
+/// Does what takes a body piece by piece, beside the reading of it, of which no piece may take longer
+/// than this; gives how many bytes came, too.
+pub(super) async fn beside_body<W: Future>(
+    (body, within): (&mut BodyReader<'_>, Duration),
+    work: impl FnOnce(Upload) -> W,
+) -> (W::Output, usize) {
+    let (upload, pieces) = Upload::new();
+    let mut bytes = 0;
+    let output = {
+        let coming = pin!(body.hand_on(pieces, within, &mut bytes));
+        let mut working = pin!(work(upload));
+        tokio::select! {
+            biased;
+            done = &mut working => done,
+            () = coming => working.await,
+        }
+    };
+    (output, bytes)
 }
 
 impl RequestContext {
@@ -356,20 +381,13 @@ impl RequestContext {
         before: RawBody,
         body: &mut BodyReader<'_>,
     ) -> Result<Output, Problem> {
-        let (upload, pieces) = Upload::new();
-        call.upload = Some(upload);
-        let within = self.app.body.timeout;
-        let mut bytes = 0;
         body.push_front(&before);
-        let output = {
-            let coming = pin!(body.hand_on(pieces, within, &mut bytes));
-            let mut working = pin!(self.work(operation, call, RawBody::default()));
-            tokio::select! {
-                biased;
-                done = &mut working => done,
-                () = coming => working.await,
-            }
-        };
+        let within = self.app.body.timeout;
+        let (output, bytes) = beside_body((body, within), |upload| {
+            call.upload = Some(upload);
+            self.work(operation, call, RawBody::default())
+        })
+        .await;
         self.body_bytes = bytes;
         output
     }

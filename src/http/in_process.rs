@@ -19,13 +19,13 @@ use serde_json::Value;
 use super::api_call::{ApiCall, Credential};
 use super::app_state::AppState;
 use super::authentication::{self, Needs};
-use super::body::RawBody;
+use super::body::{BodyReader, RawBody};
 use super::budget::BudgetOwner;
 use super::conversation_access;
 use super::csv::ListFormat;
 use super::dispatch;
 use super::operation::{AuthRequirement, Operation, Verb};
-use super::output::Output;
+use super::output::{FileContent, Output};
 use super::overtaken;
 use super::problem::{More, Problem};
 use super::router::RouteMatch;
@@ -115,6 +115,56 @@ impl InProcess {
     /// # Errors
     /// The refusal of the operation.
     pub(crate) async fn ask(&self, request: Request<'_>) -> Result<Found, Problem> {
+        let (operation, call) = self.call(&request)?;
+        let body = match request.body {
+            Some(body) if operation.body.is_some() => colloquy_model::json::bytes(body),
+            Some(_) | None => Bytes::new(),
+        };
+        let output = self.run(operation, call, RawBody::of(body)).await?;
+        Ok(found(output))
+    }
+
+    /// Gives an operation the body of the page's own request, piece by piece as it comes, with what its
+    /// headers say of it.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(crate) async fn upload(
+        &self,
+        request: Request<'_>,
+        body: &mut BodyReader<'_>,
+    ) -> Result<Found, Problem> {
+        let (operation, mut call) = self.call(&request)?;
+        let within = self.app.body.timeout;
+        let (output, _) = dispatch::beside_body((body, within), |upload| {
+            call.upload = Some(upload);
+            self.run(operation, call, RawBody::default())
+        })
+        .await;
+        Ok(found(output?))
+    }
+
+    /// Reads a file that an operation gives.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(crate) async fn file(&self, target: &str) -> Result<Box<FileContent>, Problem> {
+        let (operation, call) = self.call(&Request::get(target))?;
+        match self.run(operation, call, RawBody::default()).await? {
+            Output::File(file) => Ok(file),
+            Output::Answer(_)
+            | Output::Immutable(_)
+            | Output::Page(_)
+            | Output::Text(_)
+            | Output::Bulk(..)
+            | Output::Events(_)
+            | Output::WebSocket(_)
+            | Output::SeeOther(_) => Err(Problem::not_found()),
+        }
+    }
+
+    /// The operation that is asked for, and the call of it.
+    fn call(&self, request: &Request<'_>) -> Result<(&Operation, ApiCall), Problem> {
         let uri: Uri = request.target.parse().map_err(|_| Problem::not_found())?;
         let method = method(request.verb);
         let RouteMatch::Operation(_, operation, parameters) =
@@ -143,15 +193,19 @@ impl InProcess {
             whole: operation.whole,
             now: Timestamp::now(),
         };
+        Ok((operation, call))
+    }
+
+    async fn run(
+        &self,
+        operation: &Operation,
+        call: ApiCall,
+        body: RawBody,
+    ) -> Result<Output, Problem> {
         if let Some(known) = operation.known {
             known(&call).await?;
         }
-        let body = match request.body {
-            Some(body) if operation.body.is_some() => colloquy_model::json::bytes(body),
-            Some(_) | None => Bytes::new(),
-        };
-        let output = dispatch::run(operation, call, RawBody::of(body)).await?;
-        Ok(found(output))
+        dispatch::run(operation, call, body).await
     }
 
     /// Erases a document where it is in the bin. No operation of the interface does: for them it is

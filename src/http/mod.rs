@@ -99,6 +99,7 @@ pub(crate) use client_certificate::check as check_client_certificate;
 pub(crate) use forwarded::is_encrypted;
 pub(crate) use in_process::{Found, InProcess, Request, undecided};
 pub(crate) use operation::Verb;
+pub(crate) use output::FileContent;
 pub(crate) use problem::{Kind, Problem};
 pub(crate) use refused::{note as note_refusal, stranger};
 pub(crate) use request_metrics::{RequestTotals, bounds_ms};

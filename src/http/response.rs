@@ -235,6 +235,22 @@ pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) ->
     context.framed(head.body(body), nature)
 }
 
+/// The response with a file for a page.
+pub(super) fn of_file(context: &RequestContext, file: FileContent) -> HttpResponse {
+    let nature = Nature {
+        audience: Audience::Console,
+        cors: CorsRequest::Actual,
+        streams: false,
+        switches: false,
+        is_file: true,
+    };
+    let ResponseParts { mut head, body } = context.file(file);
+    head.insert_header((VARY, "Cookie"));
+    context.add_common_headers(&mut head, nature);
+    add_file_guards(&mut head);
+    context.framed(head.body(body), nature)
+}
+
 /// No proxy may hold a stream back to make it shorter.
 fn stream_head() -> HttpResponseBuilder {
     let mut response = started(StatusCode::OK, (CACHE_CONTROL, NO_STORE));

@@ -5,6 +5,7 @@ mod analytics;
 mod cookies;
 mod demo;
 mod figures;
+mod files;
 mod guards;
 mod guesses;
 mod inbox;

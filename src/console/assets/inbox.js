@@ -84,6 +84,7 @@
     if (target.contains(document.activeElement) && document.activeElement.matches("textarea, select")) return;
     target.replaceChildren(parsed(text));
     window.htmx?.process(target);
+    showAttach();
   });
   const refreshList = part("list", document.querySelector("[data-live]").dataset.live);
   const refreshHead = part("head", `${base}/head`);
@@ -92,15 +93,25 @@
 
   // Answers: each has a key from when it is written until it is acknowledged.
   const newKey = () => `console-${crypto.randomUUID()}`;
+  // A name in a header (RFC 8187).
+  const inHeader = (name) => encodeURIComponent(name).replace(/['()*!]/g, (one) => `%${one.charCodeAt(0).toString(16)}`);
+  const sendFile = (key, file) => ask(`${base}/attachments?key=${key}`, {
+    method: "POST",
+    body: file,
+    headers: {
+      "Content-Type": file.type || "application/octet-stream",
+      "Content-Disposition": `attachment; filename*=UTF-8''${inHeader(file.name)}`,
+    },
+  });
   let sending = false;
   const sendAll = async () => {
     if (sending) return;
     sending = true;
     while (outbox.length) {
-      const { key, content, bubble } = outbox[0];
-      const body = new URLSearchParams({ key, content });
+      const { key, content, file, bubble } = outbox[0];
       try {
-        const fragment = parsed(await ask(`${base}/messages`, { method: "POST", body }));
+        const fragment = parsed(file ? await sendFile(key, file)
+          : await ask(`${base}/messages`, { method: "POST", body: new URLSearchParams({ key, content }) }));
         outbox.shift();
         bubble.remove();
         place(fragment);
@@ -110,7 +121,7 @@
           outbox.shift();
           bubble.remove();
           const field = document.querySelector("[data-answer]");
-          if (field && !field.value) field.value = content;
+          if (!file && field && !field.value) field.value = content;
           say(parsed(error.message).textContent.trim() || "The answer was refused.", "wrong");
           continue;
         }
@@ -127,17 +138,47 @@
     const field = form.elements.content;
     const content = field.value;
     if (!content.trim()) return;
+    field.value = "";
+    send({ content });
+  });
+  const send = (answer) => {
     const bubble = document.createElement("article");
     bubble.className = "message agent is-mine is-sending";
     bubble.append(document.createElement("header"), document.createElement("p"));
     bubble.firstChild.textContent = "Sending…";
     bubble.lastChild.className = "words";
-    bubble.lastChild.textContent = content;
+    bubble.lastChild.textContent = answer.content ?? answer.file.name;
     messages.append(bubble);
     toEnd();
-    outbox.push({ key: newKey(), content, bubble });
-    field.value = "";
+    outbox.push({ key: newKey(), bubble, ...answer });
     sendAll();
+  };
+
+  // Files: chosen, dropped onto the conversation, or pasted into the answer.
+  const canAnswer = () => document.querySelector("[data-composer]");
+  const sendFiles = (files) => { for (const file of files) send({ file }); };
+  const showAttach = () => { for (const label of document.querySelectorAll("[data-attach]")) label.hidden = false; };
+  showAttach();
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches("[data-files]")) return;
+    sendFiles(event.target.files);
+    event.target.value = "";
+  });
+  const hasFiles = (transfer) => [...(transfer?.types ?? [])].includes("Files");
+  const thread = document.querySelector(".thread");
+  for (const name of ["dragover", "drop"]) {
+    thread?.addEventListener(name, (event) => {
+      if (!hasFiles(event.dataTransfer) || !canAnswer()) return;
+      event.preventDefault();
+      thread.classList.toggle("is-dropping", name === "dragover");
+      if (name === "drop") sendFiles(event.dataTransfer.files);
+    });
+  }
+  thread?.addEventListener("dragleave", () => thread.classList.remove("is-dropping"));
+  document.addEventListener("paste", (event) => {
+    if (!event.target.matches("[data-answer]") || !event.clipboardData?.files.length) return;
+    event.preventDefault();
+    sendFiles(event.clipboardData.files);
   });
   window.addEventListener("beforeunload", (event) => { if (outbox.length) event.preventDefault(); });
 

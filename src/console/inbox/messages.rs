@@ -8,7 +8,7 @@ use super::super::layout::csrf;
 use super::super::parts::{is, number, target, text};
 use super::super::reply::Reply;
 use super::refused::Refused;
-use super::{HERE, Inbox};
+use super::{HERE, Inbox, attachments};
 use crate::console::no_such_page;
 use crate::http::{Problem, Request, Verb};
 
@@ -152,7 +152,7 @@ async fn revisions(inbox: &Inbox<'_>, conversation: &str, id: &str) -> Result<Re
 }
 
 /// A message as it is shown. What it says is text, whatever it looks like.
-fn message(inbox: &Inbox<'_>, message: &Value) -> Markup {
+pub(super) fn message(inbox: &Inbox<'_>, message: &Value) -> Markup {
     let sender = text(message, "sender_type");
     let id = text(message, "message_id");
     let is_mine = sender == "agent" && text(message, "sender_id") == inbox.own_id();
@@ -184,6 +184,9 @@ fn author(inbox: &Inbox<'_>, message: &Value) -> String {
 
 fn words(message: &Value) -> Markup {
     let content = text(message, "content");
+    if let Some(attached) = message.get("attachment").filter(|one| one.is_object()) {
+        return attachments::attachment(attached);
+    }
     match text(message, "type") {
         // A picture of somebody else's server is not loaded: that server would learn who reads.
         kind @ ("image" | "file") => html! {

@@ -3,9 +3,11 @@
 //!
 //! - here: the list, and the whole page
 //! - `thread.rs` the open conversation: its messages, and what is done with it
+//! - `attachments.rs` a file as it is sent and shown
 //! - `messages.rs` one message as it is shown, sent, edited and redacted
 //! - `refused.rs` what was typed and refused where no script keeps it
 
+mod attachments;
 mod messages;
 mod refused;
 mod thread;
@@ -22,7 +24,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::{Asked, Visit};
 use crate::console::no_such_page;
-use crate::http::{Found, Kind, Problem, Request, Verb};
+use crate::http::{BodyReader, Found, Kind, Problem, Request, Verb};
 
 const HERE: &str = "/console/inbox";
 const STATUSES: &[(&str, &str)] = &[
@@ -54,22 +56,15 @@ pub(super) async fn answer(
         return Err(Problem::forbidden("open an account's side first"));
     }
     let path = asked.path.get(1..).unwrap_or_default();
+    if let (["attachments", id], None) = (path, &asked.form) {
+        return attachments::show(session, id).await;
+    }
     if let (["ticket"], Some(_)) = (path, &asked.form) {
         let nothing = serde_json::json!({});
         let ticket = Request::new(Verb::Post, "/v1/realtime/tickets", &nothing);
         return Ok(Reply::json(&session.ask(ticket).await?.body));
     }
-    let users = match session.get("/v1/users?limit=100").await {
-        // Whoever may see no others assigns to none.
-        Err(problem) if problem.kind == Kind::Forbidden => Found::default(),
-        users => users?,
-    };
-    let inbox = Inbox {
-        visit,
-        session,
-        users,
-        refused: None,
-    };
+    let inbox = Inbox::open(visit, session).await?;
     match (path, asked.form) {
         (["people"], None) => Ok(Reply::json(&inbox.people())),
         ([], None) if visit.is_fragment() => inbox.list(None).await.map(Reply::part),
@@ -85,6 +80,36 @@ pub(super) async fn answer(
             }
         }
         _ => Err(no_such_page()),
+    }
+}
+
+/// Sends the file that is the request's body into a conversation.
+pub(super) async fn receive(
+    visit: &Visit,
+    session: &Session,
+    conversation: &str,
+    body: &mut BodyReader<'_>,
+) -> Result<Reply, Problem> {
+    if session.principal.is_none() {
+        return Err(Problem::forbidden("open an account's side first"));
+    }
+    let inbox = Inbox::open(visit, session).await?;
+    attachments::send(&inbox, conversation, body).await
+}
+
+impl<'i> Inbox<'i> {
+    async fn open(visit: &'i Visit, session: &'i Session) -> Result<Self, Problem> {
+        let users = match session.get("/v1/users?limit=100").await {
+            // Whoever may see no others assigns to none.
+            Err(problem) if problem.kind == Kind::Forbidden => Found::default(),
+            users => users?,
+        };
+        Ok(Inbox {
+            visit,
+            session,
+            users,
+            refused: None,
+        })
     }
 }
 

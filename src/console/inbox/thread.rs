@@ -234,7 +234,10 @@ impl Thread {
                     @if let (Some(refused), Some(_)) = (refused, answer) { (refused.why()) }
                     label.hidden for="answer-text" { "Your answer" }
                     textarea #answer-text name="content" rows="3" required placeholder="Write an answer. Ctrl Enter sends it." dir="auto" data-answer { "\n" (answer.unwrap_or_default()) }
-                    div.actions { button.button.primary { "Send" } }
+                    div.actions {
+                        label.button.attach data-attach hidden { "Attach files" input type="file" multiple data-files; }
+                        button.button.primary { "Send" }
+                    }
                 }
             }
         }

@@ -340,7 +340,8 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let found = found(&call).await?;
     let attachments = &call.app.system.attachments;
-    if call.app.redirects_to_objects {
+    // A page shows what comes from here alone.
+    if call.app.redirects_to_objects && !call.is_for_page() {
         let address = attachments
             .address(&found)
             .await

@@ -1,0 +1,78 @@
+//! Files of the open conversation: one that is dropped into an answer becomes a message of its own, and
+//! those of messages are shown here, where a browser is signed in.
+
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::super::parts::{number, text};
+use super::super::reply::Reply;
+use super::super::session::Session;
+use super::{HERE, Inbox, messages};
+use crate::http::{BodyReader, Problem, Request, Verb};
+
+/// The media types of images that browsers show safely (`actors/src/attachments/sniffing.rs`).
+const SHOWN: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Takes the file that is the request's body, and sends it as a message. Under the same key both are
+/// done once.
+pub(super) async fn send(
+    inbox: &Inbox<'_>,
+    conversation: &str,
+    body: &mut BodyReader<'_>,
+) -> Result<Reply, Problem> {
+    let key = inbox.visit.query("key");
+    // A key is one request's.
+    let keys = (!key.is_empty()).then(|| (format!("{key}-file"), key));
+    let keys = keys.as_ref();
+    let upload = Request {
+        verb: Verb::Post,
+        idempotency_key: keys.map(|(of_file, _)| of_file.as_str()),
+        ..Request::get("/v1/attachments")
+    };
+    let made = inbox.session.upload(upload, body).await?.body;
+    let kind = match SHOWN.contains(&text(&made, "content_type")) {
+        true => "image",
+        false => "file",
+    };
+    let path = format!("/v1/conversations/{conversation}/messages");
+    let message = json!({
+        "type": kind, "attachment_id": text(&made, "attachment_id"), "sender_type": "agent",
+    });
+    let request = Request {
+        idempotency_key: keys.map(|(_, of_message)| of_message.as_str()),
+        ..Request::new(Verb::Post, &path, &message)
+    };
+    let sent = inbox.session.ask(request).await?;
+    Ok(Reply::part(messages::message(inbox, &sent.body)))
+}
+
+/// The bytes of an attachment.
+pub(super) async fn show(session: &Session, id: &str) -> Result<Reply, Problem> {
+    let path = format!("/v1/attachments/{id}/content");
+    Ok(Reply::attachment(session.file(&path).await?))
+}
+
+/// An attachment as it is shown in its message.
+pub(super) fn attachment(attachment: &Value) -> Markup {
+    let at = format!("{HERE}/attachments/{}", text(attachment, "attachment_id"));
+    let name = match text(attachment, "filename") {
+        "" => "File",
+        name => name,
+    };
+    html! {
+        @if SHOWN.contains(&text(attachment, "content_type")) {
+            a.picture href=(at) target="_blank" rel="noopener" { img src=(at) alt=(name) loading="lazy"; }
+        }
+        p.words { a href=(at) download[!SHOWN.contains(&text(attachment, "content_type"))] target="_blank" rel="noopener" dir="auto" { (name) }
+            " " span.faint { (size(number(attachment, "bytes"))) } }
+    }
+}
+
+/// How large a file is, for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} KB", bytes / 1_000),
+        _ => format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10),
+    }
+}

@@ -88,6 +88,11 @@ async fn files_are_chosen_dropped_and_pasted_into_an_answer() {
     assert_eq!(told, expected);
     assert_eq!(sent[0]["attachment"]["content_type"], "text/html");
 
+    for (width, scheme) in [(1440, "light"), (390, "dark")] {
+        browser.looks(width, scheme).await;
+        browser.picture(&format!("inbox-files-{width}-{scheme}")).await;
+    }
+
     // What is redacted is nobody's any more.
     let last = sent[2]["message_id"].as_str().unwrap();
     let at = format!("/v1/conversations/{id}/messages/{last}");

@@ -74,6 +74,7 @@ async fn files_are_chosen_dropped_and_pasted_into_an_answer() {
     let address = picture(&browser, "pasted.png").await;
     assert_eq!(browser.value("#answer-text").await, "Not sent with it");
 
+    browser.shows("#list", "pasted.png").await;
     let sent = messages(&account, &id).await;
     let told: Vec<_> = sent
         .iter()
@@ -90,7 +91,9 @@ async fn files_are_chosen_dropped_and_pasted_into_an_answer() {
 
     for (width, scheme) in [(1440, "light"), (390, "dark")] {
         browser.looks(width, scheme).await;
-        browser.picture(&format!("inbox-files-{width}-{scheme}")).await;
+        browser
+            .picture(&format!("inbox-files-{width}-{scheme}"))
+            .await;
     }
 
     // What is redacted is nobody's any more.

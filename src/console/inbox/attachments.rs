@@ -55,16 +55,21 @@ pub(super) async fn show(session: &Session, id: &str) -> Result<Reply, Problem> 
 /// An attachment as it is shown in its message.
 pub(super) fn attachment(attachment: &Value) -> Markup {
     let at = format!("{HERE}/attachments/{}", text(attachment, "attachment_id"));
-    let name = match text(attachment, "filename") {
-        "" => "File",
-        name => name,
-    };
+    let name = name(attachment);
     html! {
         @if SHOWN.contains(&text(attachment, "content_type")) {
             a.picture href=(at) target="_blank" rel="noopener" { img src=(at) alt=(name) loading="lazy"; }
         }
         p.words { a href=(at) download[!SHOWN.contains(&text(attachment, "content_type"))] target="_blank" rel="noopener" dir="auto" { (name) }
             " " span.faint { (size(number(attachment, "bytes"))) } }
+    }
+}
+
+/// What it is called.
+pub(super) fn name(attachment: &Value) -> &str {
+    match text(attachment, "filename") {
+        "" => "File",
+        name => name,
     }
 }
 

@@ -266,9 +266,13 @@ impl Inbox<'_> {
         );
         let found = self.session.get(&path).await;
         let last = found.ok().and_then(|found| found.items().first().cloned());
-        last.map_or_else(String::new, |message| match text(&message, "content") {
-            "" => "(redacted)".to_owned(),
-            words => words.chars().take(120).collect(),
+        last.map_or_else(String::new, |message| {
+            let attached = message.get("attachment");
+            match (text(&message, "content"), attached) {
+                ("", _) => "(redacted)".to_owned(),
+                (_, Some(attached)) => attachments::name(attached).to_owned(),
+                (words, None) => words.chars().take(120).collect(),
+            }
         })
     }
 

@@ -43,6 +43,7 @@ mod service_manager;
 mod shutdown;
 mod startup;
 mod tls;
+mod txt_records;
 
 use std::io;
 use std::path::Path;
@@ -50,7 +51,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use colloquy_actors::store::{Finding, KnownAttachment, mongodb, sqlite};
-use colloquy_actors::system::{NotOpened, Opened, System};
+use colloquy_actors::system::{NotOpened, Opened, Sources, System};
 use colloquy_actors::webhook::WebhookSettings;
 
 pub use auditing::{AuditCommand, AuditError};
@@ -65,6 +66,7 @@ pub use operate::{
     ActorCommand, OperateError, OperatorRequest, Output, SettingChange, names_an_actor, operate,
 };
 pub use restoring::{Restore, RestoreCommandError};
+use txt_records::DnsTxtRecords;
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -171,11 +173,15 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         "" => startup::url(bound.address, config),
         public_url => public_url.to_owned(),
     };
-    let (sender, source) = (Arc::<HttpCourier>::clone(&courier), IssuerKeys::new()?);
+    let sender = Arc::<HttpCourier>::clone(&courier);
+    let sources = Sources {
+        texts: IssuerKeys::new()?,
+        txt_records: DnsTxtRecords::new(&config.domains),
+    };
     let Opened {
         system,
         first_start,
-    } = System::open(config.settings(&url), sender, source)?;
+    } = System::open(config.settings(&url), sender, sources)?;
     if let Err(error) = startup::hand_over(&startup::asked_at(bound.address, config), &first_start)
     {
         if first_start.keys.is_some() {

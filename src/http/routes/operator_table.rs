@@ -1,6 +1,6 @@
 //! The operators' part of the table: accounts and their keys, health, actors and their supervision.
 
-use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, ForgetAccount, Key, User};
+use colloquy_actors::accounts::{Account, ChangeKey, ForgetAccount, Key, User};
 use colloquy_actors::audit::{AuditView, ChainPage};
 use colloquy_actors::backup::BackupView;
 use colloquy_actors::key_rotation::{EncryptionView, RotationView};
@@ -72,14 +72,31 @@ fn of_accounts() -> Vec<Operation> {
         patch(
             "/admin/v1/accounts/{account_id}",
             "changeAccount",
-            records::change::<Account, ChangeAccount>,
+            accounts::change,
         )
         .about(
             TAG,
             "Change an account",
-            "Takes effect for the very next request of its keys.",
+            "Takes effect for the very next request of its keys. A domain is the account's once its TXT record \
+             is found, which is looked up by itself; 409 where another account has proven it.",
         )
         .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
+        .shows::<AccountView>(),
+        post(
+            "/admin/v1/accounts/{account_id}/domains/{host}/verify",
+            "verifyDomain",
+            accounts::verify_domain,
+        )
+        .about(
+            TAG,
+            "Look up a domain's TXT record",
+            "At once, instead of by itself after a while. 409 says what was found where it proves nothing. A \
+             domain that is proven stays so until it is taken from the account's list.",
+        )
+        .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
+        .conditional()
         .shows::<AccountView>(),
         post(
             "/admin/v1/accounts/{account_id}/forget",

@@ -32,8 +32,7 @@ impl Nameserver {
                 UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
             })
             .unwrap();
-        let management = TcpListener::bind("127.0.0.1:0").unwrap();
-        let management = management.local_addr().unwrap().port();
+        let management = free_port();
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let program = target.join("pebble-challtestsrv");
         if !program.exists() {
@@ -92,6 +91,12 @@ impl Nameserver {
         let sent = self.http.post(url).body(body.to_string()).send().await;
         assert_eq!(sent.unwrap().status().as_u16(), 200, "{what} {body}");
     }
+}
+
+/// A port that nobody has.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 impl Drop for Nameserver {

@@ -173,15 +173,10 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         "" => startup::url(bound.address, config),
         public_url => public_url.to_owned(),
     };
-    let sender = Arc::<HttpCourier>::clone(&courier);
-    let sources = Sources {
-        texts: IssuerKeys::new()?,
-        txt_records: DnsTxtRecords::new(&config.domains),
-    };
     let Opened {
         system,
         first_start,
-    } = System::open(config.settings(&url), sender, sources)?;
+    } = open(config, &url, &courier)?;
     if let Err(error) = startup::hand_over(&startup::asked_at(bound.address, config), &first_start)
     {
         if first_start.keys.is_some() {
@@ -212,6 +207,16 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     drop(history);
     system.close();
     Ok(())
+}
+
+/// Opens the store and everything that remembers.
+fn open(config: &Config, url: &str, courier: &Arc<HttpCourier>) -> Result<Opened, RunError> {
+    let sender = Arc::<HttpCourier>::clone(courier);
+    let sources = Sources {
+        texts: IssuerKeys::new()?,
+        txt_records: DnsTxtRecords::new(&config.domains),
+    };
+    Ok(System::open(config.settings(url), sender, sources)?)
 }
 
 /// Looks whether the store is sound, and prints what is not; true where nothing is wrong.

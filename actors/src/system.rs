@@ -650,11 +650,10 @@ impl Builder<'_> {
         let attachments = self.attachments(&conversations)?;
         let mut background = self.background(&conversations, &documents, &attachments)?;
         let limits = self.limits(&*nodes, &mut background)?;
-        let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
-        let (accounts, keys) = (Arc::new(self.records::<Account>()), self.records::<Key>());
-        let (users, customers) = (Arc::new(self.records::<User>()), self.records::<Customer>());
+        let (accounts, webhooks) = (Arc::new(self.records()), Arc::new(self.records()));
+        let (users, clients) = (Arc::new(self.records()), Arc::new(self.records()));
+        let (grants, keys, customers) = (Arc::new(self.records()), self.records(), self.records());
         let deliveries = self.deliveries(courier, &webhooks)?;
-        let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let oauth = self.oauth((&clients, &grants), &mut background)?;
         let mut actors: Vec<Arc<dyn SupervisedKind>> =
             vec![conversations.directory.clone(), documents.directory.clone()];

@@ -30,6 +30,7 @@ mod backups;
 mod charts;
 mod customers;
 mod documents;
+mod domains;
 mod figures;
 mod forms;
 mod grouped;

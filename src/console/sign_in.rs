@@ -96,6 +96,15 @@ fn next(visit: &Visit) -> String {
     }
 }
 
+/// Whose people somebody means to be one of, where anything says so: the account at whose domain that is,
+/// that of whoever asks for consent, or the one that was chosen.
+fn account_meant(visit: &Visit, form: &Form) -> Option<Tenant> {
+    let chosen = form.filled("account").and_then(|text| text.parse().ok());
+    let chosen = chosen.map(Tenant::from_number);
+    let asking = || authorize::account_of(visit, &next(visit));
+    visit.site.account_wide().or_else(asking).or(chosen)
+}
+
 async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
     let addresses = &visit.app.system.addresses;
     let now = colloquy_model::time::Timestamp::now();
@@ -104,8 +113,8 @@ async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
         return Ok(tried_too_often(visit, form, reason, seconds));
     }
     // Operators sign in at the server's own host.
-    let domain = visit.site.account_wide();
-    let token = form.filled("token").filter(|_| domain.is_none());
+    let is_own_host = visit.site.domain().is_none();
+    let token = form.filled("token").filter(|_| is_own_host);
     if token.is_some() {
         // Without one, nobody finds out whether a token is the operators'.
         check_client_certificate(&visit.app, &visit.request)?;
@@ -114,11 +123,7 @@ async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
     let opened = match token {
         Some(token) => sign_ins.with_token(token, actor(visit)).await,
         None => {
-            let tenant = form.filled("account").and_then(|text| text.parse().ok());
-            let tenant = tenant.map(Tenant::from_number);
-            // Who comes to consent means the account of whoever asks.
-            let tenant = authorize::account_of(visit, &next(visit)).or(tenant);
-            let tenant = domain.or(tenant);
+            let tenant = account_meant(visit, form);
             let browser = session::browser(visit);
             let given = Given {
                 name: form.text("name"),

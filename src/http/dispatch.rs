@@ -286,10 +286,7 @@ impl RequestContext {
             credential,
             arrival,
         };
-        let own = target
-            .credential
-            .user()
-            .map_or(Acting::Nobody, Acting::User);
+        let own = Acting::by_itself(&target.credential);
         self.known = Some(self.caller(&target, own)?);
         let chunked = self.body_comes;
         let acting = tokio::select! {

@@ -7,6 +7,7 @@ mod balancer;
 mod commits;
 mod conditions;
 mod deliveries;
+mod domains;
 mod elsewhere;
 mod encryption;
 mod faults;

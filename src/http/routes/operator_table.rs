@@ -22,6 +22,7 @@ use super::{
 /// What operators do, in the order in which the document shows it.
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = of_accounts();
+    all.extend(of_domains());
     all.extend(of_keys());
     all.extend(of_operators());
     all.extend(watching());
@@ -84,21 +85,6 @@ fn of_accounts() -> Vec<Operation> {
         .refuses(&[Kind::Conflict])
         .shows::<AccountView>(),
         post(
-            "/admin/v1/accounts/{account_id}/domains/{host}/verify",
-            "verifyDomain",
-            accounts::verify_domain,
-        )
-        .about(
-            TAG,
-            "Look up a domain's TXT record",
-            "At once, instead of by itself after a while. 409 says what was found where it proves nothing. A \
-             domain that is proven stays so until it is taken from the account's list.",
-        )
-        .auth(AuthRequirement::Operator)
-        .refuses(&[Kind::Conflict])
-        .conditional()
-        .shows::<AccountView>(),
-        post(
             "/admin/v1/accounts/{account_id}/forget",
             "forgetAccount",
             records::change::<Account, ForgetAccount>,
@@ -109,6 +95,28 @@ fn of_accounts() -> Vec<Operation> {
             "For good: where texts are encrypted, nobody can read what was written in the account any more, in \
              no copy of the store that is made from now on. Nobody comes in with its keys, users or clients. \
              409 where texts are not encrypted.",
+        )
+        .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
+        .conditional()
+        .shows::<AccountView>(),
+    ]
+}
+
+/// What makes host names an account's own.
+fn of_domains() -> Vec<Operation> {
+    const TAG: &str = "Operators: accounts";
+    vec![
+        post(
+            "/admin/v1/accounts/{account_id}/domains/{host}/verify",
+            "verifyDomain",
+            accounts::verify_domain,
+        )
+        .about(
+            TAG,
+            "Look up a domain's TXT record",
+            "At once, instead of by itself after a while. 409 says what was found where it proves nothing. A \
+             domain that is proven stays so until it is taken from the account's list.",
         )
         .auth(AuthRequirement::Operator)
         .refuses(&[Kind::Conflict])

@@ -75,6 +75,13 @@ pub(super) fn host(proxies: &[IpNet], request: &HttpRequest) -> Option<String> {
                 .ok()
                 .and_then(|said| said.rsplit(',').next())
                 .map(|said| said.trim().to_owned()),
+            // Whoever writes the older headers may have left a client's `Forwarded` as it was.
+            None if [FORWARDED_FOR, FORWARDED_PROTO]
+                .iter()
+                .any(|name| headers.contains_key(name)) =>
+            {
+                None
+            }
             None => elements(headers)
                 .last()
                 .and_then(|element| value_of("host", element)),
@@ -259,6 +266,11 @@ mod tests {
             (vec![own, named], vec!["10.0.0.0/8"], "chat.shop.example"),
             (vec![own, standard], vec!["10.0.0.0/8"], "chat.shop.example"),
             (vec![own], vec!["10.0.0.0/8"], "inner.example:80"),
+            (
+                vec![own, standard, ("x-forwarded-for", "1.1.1.1")],
+                vec!["10.0.0.0/8"],
+                "inner.example:80",
+            ),
         ] {
             assert_eq!(
                 asked(&headers, &proxies).as_deref(),

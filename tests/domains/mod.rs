@@ -177,6 +177,8 @@ async fn of_two_accounts_that_publish_their_records_one_has_the_domain() {
         ];
         for account in &accounts {
             set(account, json!({"domains": [host]})).await.expect(200);
+        }
+        for account in &accounts {
             let value = text(&domain(account, 0).await, "txt_value");
             names.publish(&format!("_colloquy.{host}"), &value).await;
         }

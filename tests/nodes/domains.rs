@@ -48,6 +48,8 @@ async fn of_two_accounts_at_two_nodes_one_has_the_domain() {
     let host = host();
     for account in &accounts {
         set(account, json!({"domains": [host]})).await.expect(200);
+    }
+    for account in &accounts {
         let value = text(&domain(account, 0).await, "txt_value");
         names.publish(&format!("_colloquy.{host}"), &value).await;
     }

@@ -75,8 +75,8 @@ pub(super) fn card(session: &Session, here: &str, account: &Value) -> Markup {
             h2.apart #domains { "Its domains" }
             @for (number, domain) in domains(account).enumerate() {
                 section.card data-domain=(text(domain, "host")) {
-                    div.row {
-                        h3 { (text(domain, "host")) }
+                    h3 {
+                        (text(domain, "host")) " "
                         @if text(domain, "proven_at").is_empty() { (badge("pending", "warn")) } @else { (badge("proven", "good")) }
                     }
                     @if text(domain, "proven_at").is_empty() {

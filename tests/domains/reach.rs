@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{address, domain, host, is_proven, prove, set, setup, text};
 use crate::support::client::Call;
+use crate::support::signing::Signer;
 use crate::support::{Account, Client, Nameserver};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,6 +76,31 @@ async fn a_proxy_that_is_believed_says_which_host_was_asked() {
     let asked = |c: Client| c.get("/v1").with("x-forwarded-host", &host);
     asked(a.test()).await.expect(200);
     asked(b.test()).await.error(404, "not_found", "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_covers_the_host_that_was_asked() {
+    let names = Nameserver::start();
+    let server = setup(&names).start();
+    let account = Account::make(server.anonymous()).await;
+    let host = host();
+    prove(&names, &account, &host).await;
+    let body = json!({"type": "test", "require_signature": true});
+    let (client, made) = account.key(body).await;
+    let signed_for = |public_url: String| Signer {
+        client: client.clone(),
+        key_id: text(&made, "key_id"),
+        secret: text(&made, "signing_secret"),
+        public_url,
+    };
+    let here = signed_for(format!("http://{}", server.address()));
+    let there = signed_for(address(&server, &host));
+    let at_domain = |signer: &Signer| signer.get("/v1").call().with("host", &host);
+    at_domain(&there).await.expect(200);
+    at_domain(&here).await.error(401, "unauthorized", "");
+    here.get("/v1").call().await.expect(200);
+    let astray = there.get("/v1").call().await;
+    astray.error(401, "unauthorized", "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
-use crate::support::Server;
+use crate::domains;
 use crate::support::server::Folder;
+use crate::support::{Client, Nameserver, Server};
 
 /// Moves what a server that has ended holds to another place; gives that one's server.
 fn moved(server: &Server, from: &Place, to: &Place) -> Server {
@@ -131,6 +132,32 @@ async fn what_an_account_used_moves_along_and_counts_for_its_quota() {
     let c = c.at(&server.address());
     c.get("/v1").await.expect(200);
     c.get("/v1").await.error(429, "quota_exceeded", "");
+}
+
+#[tokio::test]
+async fn a_proven_domain_moves_along_and_is_still_nobody_elses() {
+    let places = [Place::sqlite(), Place::mongodb(), Place::sqlite()];
+    let names = Nameserver::start();
+    let nameservers = format!("[\"{}\"]", names.address());
+    let setup = places[0].setup();
+    let mut server = setup
+        .env("COLLOQUY__DOMAINS__NAMESERVERS", &nameservers)
+        .start();
+    let (a, b) = (server.account().await, server.account().await);
+    let host = domains::host();
+    domains::prove(&names, &a, &host).await;
+    for pair in places.windows(2) {
+        assert!(server.term().success());
+        server = moved(&server, &pair[0], &pair[1]);
+        let there = |c: Client| c.at(&server.address()).get("/v1").with("host", &host);
+        there(a.test()).await.expect(200);
+        there(b.test()).await.error(404, "not_found", "");
+        let operator = b.operator().at(&server.address());
+        let wanted = operator.patch(&domains::at(&b), json!({"domains": [host]}));
+        wanted.await.error(409, "conflict", "domains[0]");
+    }
+    assert!(server.term().success());
+    server.assert_sound();
 }
 
 /// A filled embedded store that has ended, and its dump.

@@ -47,6 +47,7 @@ mod shutdown;
 mod startup;
 mod tls;
 mod traces;
+mod txt_records;
 
 use std::io;
 use std::path::Path;
@@ -54,7 +55,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use colloquy_actors::store::{Finding, KnownAttachment, mongodb, sqlite};
-use colloquy_actors::system::{NotOpened, Opened, System};
+use colloquy_actors::system::{NotOpened, Opened, Sources, System};
 use colloquy_actors::webhook::WebhookSettings;
 
 pub use auditing::{AuditCommand, AuditError};
@@ -70,6 +71,7 @@ pub use operate::{
 };
 pub use restoring::{Restore, RestoreCommandError};
 use traces::{Traces, TracesError};
+use txt_records::DnsTxtRecords;
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -172,11 +174,10 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         demo::begin_a_week_ago();
     }
     let url = startup::public_url(bound.address, config);
-    let (sender, source) = (Arc::<HttpCourier>::clone(&courier), IssuerKeys::new()?);
     let Opened {
         system,
         first_start,
-    } = System::open(config.settings(&url), sender, source)?;
+    } = open(config, &url, &courier)?;
     if let Err(error) = startup::hand_over(&startup::asked_at(bound.address, config), &first_start)
     {
         if first_start.keys.is_some() {
@@ -212,6 +213,16 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     drop(history);
     system.close();
     Ok(())
+}
+
+/// Opens the store and everything that remembers.
+fn open(config: &Config, url: &str, courier: &Arc<HttpCourier>) -> Result<Opened, RunError> {
+    let sender = Arc::<HttpCourier>::clone(courier);
+    let sources = Sources {
+        texts: IssuerKeys::new()?,
+        txt_records: DnsTxtRecords::new(&config.domains),
+    };
+    Ok(System::open(config.settings(url), sender, sources)?)
 }
 
 /// Looks whether the store is sound, and prints what is not; true where nothing is wrong.

@@ -49,6 +49,7 @@ mod document_shares;
 mod document_slow_merge;
 mod document_versions;
 mod documents;
+mod domains;
 mod drills;
 mod encrypted_texts;
 mod encryption;

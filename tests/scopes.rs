@@ -68,6 +68,7 @@ the operator token
     POST /admin/v1/encryption/rotate
     POST /admin/v1/oauth/rotate-keys
     POST /admin/v1/accounts/{account_id}/forget
+    POST /admin/v1/accounts/{account_id}/domains/{host}/verify
 any key
     GET /v1
     GET /v1/changelog

@@ -63,6 +63,8 @@ pub(crate) fn first_account(
         monthly_quota: None,
         allowed_ips: Vec::new(),
         auto_close_after_minutes: None,
+        domains: Vec::new(),
+        cors_origins: None,
     };
     let creation = Creation { store, views };
     let request = OpenAccount { new, number };

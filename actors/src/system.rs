@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::accounts::record::{Record, RecordSpec};
 use crate::accounts::{
-    Account, Client, Customer, Grant, Identity, Key, Nonces, Plans, Records, User, set_plans,
+    Account, Client, Customer, DomainProofs, Grant, Identity, Key, Nonces, Plans, ProofSettings,
+    Records, TxtRecords, User, set_plans,
 };
 use crate::analytics::Analytics;
 use crate::attachments::{AttachmentParts, Attachments};
@@ -58,6 +59,7 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::idempotency::ReservedKeys;
 use colloquy_model::key::SecretHash;
 use colloquy_model::position::Position;
+use colloquy_model::public_url::PublicUrl;
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, NotALocation, ObjectError};
 use colloquy_runtime::alarm::Alarm;
@@ -137,6 +139,8 @@ pub struct Settings {
     pub computing: ComputeLimits,
     /// When and where backups are made.
     pub backup: BackupSettings,
+    /// When domains are looked up again that are to be proven.
+    pub proofs: ProofSettings,
     /// Where attachments are kept.
     pub objects: Result<Location, NotALocation>,
     /// Whether operators may let actors crash.
@@ -255,6 +259,15 @@ fn check_texts(settings: &Settings, views: &Views) -> Result<(), NotOpened> {
     }
 }
 
+/// What is asked of others' servers.
+#[derive(Clone)]
+pub struct Sources {
+    /// The public keys of issuers.
+    pub texts: Arc<dyn FetchText>,
+    /// What proves accounts' domains.
+    pub txt_records: Arc<dyn TxtRecords>,
+}
+
 /// A system that has been opened.
 pub struct Opened {
     /// The system, open and recovered.
@@ -272,7 +285,9 @@ pub struct System {
     /// The way to every document.
     pub documents: Arc<Documents>,
     /// The accounts, as entities that can be asked and listed.
-    pub accounts: Records<Account>,
+    pub accounts: Arc<Records<Account>>,
+    /// What proves accounts' domains.
+    pub domain_proofs: Arc<DomainProofs>,
     /// The API keys of all accounts, in the same way.
     pub keys: Records<Key>,
     /// The users of all accounts, in the same way.
@@ -352,7 +367,7 @@ impl System {
     pub fn open(
         settings: Settings,
         courier: Arc<dyn Courier>,
-        source: Arc<dyn FetchText>,
+        sources: Sources,
     ) -> Result<Opened, NotOpened> {
         set_plans(settings.plans);
         settings.computing.set();
@@ -380,7 +395,7 @@ impl System {
             views: &views,
             placement: &Placement::new(),
             hashes: Arc::new(HashPermits::new(settings.hashing)),
-            source,
+            sources,
             audit: Arc::new(AuditTrail::new(
                 Arc::clone(&store),
                 settings.audited_refusals_per_minute,
@@ -631,7 +646,7 @@ struct Builder<'b> {
     views: &'b Views,
     placement: &'b Placement,
     hashes: Arc<HashPermits>,
-    source: Arc<dyn FetchText>,
+    sources: Sources,
     audit: Arc<AuditTrail>,
     usage: Arc<Usage>,
 }
@@ -644,11 +659,10 @@ impl Builder<'_> {
         let attachments = self.attachments(&conversations)?;
         let mut background = self.background(&conversations, &documents, &attachments)?;
         let limits = self.limits(&*nodes, &mut background)?;
-        let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
-        let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
-        let (users, customers) = (Arc::new(self.records::<User>()), self.records::<Customer>());
+        let (accounts, webhooks) = (Arc::new(self.records()), Arc::new(self.records()));
+        let (users, clients) = (Arc::new(self.records()), Arc::new(self.records()));
+        let (grants, keys, customers) = (Arc::new(self.records()), self.records(), self.records());
         let deliveries = self.deliveries(courier, &webhooks)?;
-        let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let oauth = self.oauth((&clients, &grants), &mut background)?;
         let mut actors: Vec<Arc<dyn SupervisedKind>> =
             vec![conversations.directory.clone(), documents.directory.clone()];
@@ -674,6 +688,7 @@ impl Builder<'_> {
             webhooks,
             clients,
             oauth,
+            domain_proofs: self.domain_proofs(&accounts, &mut background)?,
             accounts,
             keys,
             sign_ins: self.sign_ins(&users, operator, &*nodes)?,
@@ -701,6 +716,22 @@ impl Builder<'_> {
         })
     }
 
+    /// What proves accounts' domains, with the thread that looks after those that are to be proven.
+    fn domain_proofs(
+        &self,
+        accounts: &Arc<Records<Account>>,
+        background: &mut Vec<BackgroundThread>,
+    ) -> std::io::Result<Arc<DomainProofs>> {
+        let proofs = Arc::new(DomainProofs {
+            accounts: Arc::clone(accounts),
+            identity: Arc::clone(&self.views.identity),
+            source: Arc::clone(&self.sources.txt_records),
+            settings: self.settings.proofs,
+        });
+        background.push(proofs.start()?);
+        Ok(proofs)
+    }
+
     /// The authorization server, with the thread that forgets what is over.
     fn oauth(
         &self,
@@ -712,9 +743,9 @@ impl Builder<'_> {
             clients: Arc::clone(clients),
             grants: Arc::clone(grants),
             keys: Arc::clone(&self.views.signing_keys),
-            issuer: self.settings.public_url.clone(),
+            issuer: PublicUrl::new(&self.settings.public_url),
             trusted: self.settings.issuers.clone(),
-            source: Arc::clone(&self.source),
+            source: Arc::clone(&self.sources.texts),
         };
         let oauth = OAuth::new(parts, Arc::clone(self.store), self.settings.oauth)?;
         let oauth = Arc::new(oauth);
@@ -930,7 +961,7 @@ impl Builder<'_> {
             store: Arc::clone(self.store),
             identity: Arc::clone(&self.views.identity),
             names: Arc::clone(&self.views.names),
-            public_url: self.settings.public_url.trim_end_matches('/').into(),
+            public_url: PublicUrl::new(&self.settings.public_url),
         })
     }
 

@@ -9,12 +9,13 @@ use chrono::Months;
 use colloquy_actors::accounts::MONTHLY_QUOTA_MAX;
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource};
+use colloquy_model::origin::is_origin;
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
 use super::sections::{
-    Backup, Config, Deprecation, Encryption, Issuer, OAuth, Objects, Server, StoreKind, Tls,
-    Traces, Webhooks,
+    Backup, Config, Deprecation, Domains, Encryption, Issuer, OAuth, Objects, Server, StoreKind,
+    Tls, Traces, Webhooks,
 };
 
 /// The longest wait that a setting may name.
@@ -326,6 +327,7 @@ impl Config {
             let right = "must be error, warn, info, debug, trace, off, or a list such as \"info,colloquy_actors=debug\"";
             wrong("log.level", right)?;
         }
+        self.domains.check()?;
         self.check_headers()
     }
 
@@ -444,6 +446,34 @@ impl Server {
             wrong(
                 "server.trusted_proxies",
                 "must be a list of addresses or CIDR ranges, such as \"10.0.0.0/8\"",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Domains {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.nameservers().len() != self.nameservers.len() {
+            wrong(
+                "domains.nameservers",
+                "must be a list of addresses and ports, such as \"9.9.9.9:53\"",
+            )?;
+        }
+        if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= 60.0) {
+            wrong(
+                "domains.timeout_seconds",
+                "must be more than 0 and at most 60",
+            )?;
+        }
+        if !(self.retry_seconds_min >= 0.1 && self.retry_seconds_min <= 86_400.0) {
+            wrong("domains.retry_seconds_min", "must be 0.1 to 86400")?;
+        }
+        if !(self.retry_seconds_max >= self.retry_seconds_min && self.retry_seconds_max <= 86_400.0)
+        {
+            wrong(
+                "domains.retry_seconds_max",
+                "must be at least domains.retry_seconds_min and at most 86400",
             )?;
         }
         Ok(())
@@ -710,39 +740,6 @@ fn is_filter(text: &str) -> bool {
         })
 }
 
-/// What a browser sends as its page's origin: scheme, host and port, in small letters.
-fn is_origin(text: &str) -> bool {
-    let small = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return false;
-    };
-    let (host, port) = match rest.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        Some(_) | None => (rest, None),
-    };
-    let inner = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    let named = |host: &str| {
-        !host.is_empty()
-            && host
-                .bytes()
-                .all(|b| small(b) || matches!(b, b'.' | b'-' | b'_'))
-    };
-    let is_host = inner.map_or_else(
-        || named(host),
-        |address| address.parse::<std::net::Ipv6Addr>().is_ok(),
-    );
-    scheme.starts_with(|c: char| c.is_ascii_lowercase())
-        && scheme
-            .bytes()
-            .all(|b| small(b) || matches!(b, b'+' | b'.' | b'-'))
-        && is_host
-        && port.is_none_or(|port| {
-            port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
-        })
-}
-
 fn is_header_value(text: &str) -> bool {
     text.bytes().all(|b| (b' '..=b'~').contains(&b))
 }
@@ -774,31 +771,6 @@ mod tests {
             "info;debug",
         ] {
             assert!(!is_filter(wrong), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn an_origin_is_scheme_host_and_port() {
-        for right in [
-            "https://app.example.com",
-            "http://localhost:3000",
-            "http://[::1]:8080",
-            "http://[::1]",
-        ] {
-            assert!(is_origin(right), "{right}");
-        }
-        for wrong in [
-            "x",
-            "null",
-            "https://",
-            "https://a/",
-            "https://A.com",
-            "https://a:x",
-            "https://a:",
-            "://a",
-            "a:80",
-        ] {
-            assert!(!is_origin(wrong), "{wrong}");
         }
     }
 }

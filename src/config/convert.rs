@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use chrono::{NaiveDate, NaiveTime};
-use colloquy_actors::accounts::{PlanRates, Plans};
+use colloquy_actors::accounts::{PlanRates, Plans, ProofSettings};
 use colloquy_actors::backup::BackupSettings;
 use colloquy_actors::oauth::{IssuerSettings, KeysFrom, OAuthSettings};
 use colloquy_actors::passwords::HashSettings;
@@ -352,6 +352,10 @@ impl Config {
                 wait_max: Duration::from_secs_f64(self.documents.turn_wait_seconds),
             },
             objects: self.objects.location(),
+            proofs: ProofSettings {
+                retry_min: Duration::from_secs_f64(self.domains.retry_seconds_min),
+                retry_max: Duration::from_secs_f64(self.domains.retry_seconds_max),
+            },
             backup: self.backup.settings(&self.store),
             policy: self.supervision.policy(""),
             drills: self.supervision.drills,

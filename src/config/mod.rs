@@ -10,9 +10,9 @@ mod source;
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
-    Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Encryption, Events, Issuer, Limits,
-    Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search, SecurityHeaders, Server,
-    Store, StoreKind, Supervision, Tls, Traces, Webhooks,
+    Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Domains, Encryption, Events,
+    Issuer, Limits, Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search,
+    SecurityHeaders, Server, Store, StoreKind, Supervision, Tls, Traces, Webhooks,
 };
 pub use source::{Loaded, Source};
 

@@ -1,6 +1,7 @@
 //! The sections of config.toml as types.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chrono::NaiveDate;
@@ -55,6 +56,8 @@ pub struct Config {
     pub console: Console,
     /// How actors are supervised.
     pub supervision: Supervision,
+    /// Accounts' own host names.
+    pub domains: Domains,
     /// Which pages of other origins may call.
     pub cors: Cors,
     /// Headers that keep browsers safe.
@@ -135,6 +138,25 @@ impl StoreKind {
             StoreKind::Sqlite => "sqlite",
             StoreKind::MongoDb => "mongodb",
         }
+    }
+}
+
+/// `[domains]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Domains {
+    pub nameservers: Vec<String>,
+    pub timeout_seconds: f64,
+    pub retry_seconds_min: f64,
+    pub retry_seconds_max: f64,
+}
+
+impl Domains {
+    /// The nameservers' addresses.
+    pub(crate) fn nameservers(&self) -> Vec<SocketAddr> {
+        let named = self.nameservers.iter();
+        named.filter_map(|text| text.parse().ok()).collect()
     }
 }
 

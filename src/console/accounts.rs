@@ -13,7 +13,7 @@ use super::parts::{
 };
 use super::reply::Reply;
 use super::session::{self, Session};
-use super::{Asked, Visit};
+use super::{Asked, Visit, domains};
 use crate::console::no_such_page;
 use crate::http::{Found, Kind, Problem, Request, Verb};
 
@@ -25,6 +25,8 @@ const FIELDS: &[&str] = &[
     "burst_per_minute",
     "allowed_ips",
     "auto_close_after_minutes",
+    "domains",
+    "cors_origins",
 ];
 const PLANS: &[(&str, &str)] = &[
     ("basic", "Basic: the rate that config.toml gives it"),
@@ -50,6 +52,7 @@ pub(super) async fn answer(
         ([], Some(form)) => create(visit, session, &form).await,
         ([id], None) => one(visit, session, id, &Shown::default()).await,
         ([id], Some(form)) => change(visit, session, id, &form).await,
+        ([id, "verify"], Some(form)) => domains::verify(visit, session, (id, &form)).await,
         ([id, "open"], Some(form)) => open(visit, session, id, &form).await,
         _ => Err(no_such_page()),
     }
@@ -153,6 +156,7 @@ fn fields(shown: &Shown) -> Markup {
         }
         (Field { name: "allowed_ips", label: "Addresses from which it may be used", hint: "By keys, and by people in the console. One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(shown, 2))
         (Field { name: "auto_close_after_minutes", label: "Close conversations by themselves after", hint: minutes }.line(shown, "text", false))
+        (domains::fields(shown))
     }
 }
 
@@ -173,6 +177,7 @@ fn wanted(form: &Form, is_new: bool) -> Value {
     let addresses = addresses.map(str::trim).filter(|line| !line.is_empty());
     let minutes = numeric(form, "auto_close_after_minutes");
     let minutes = minutes.or((!is_new).then_some(Value::Null));
+    let (domains, origins) = domains::wanted(form);
     object([
         ("name", Some(json!(form.text("name").trim()))),
         ("plan", Some(json!(form.text("plan")))),
@@ -180,6 +185,8 @@ fn wanted(form: &Form, is_new: bool) -> Value {
         ("burst_per_minute", rate("burst_per_minute")),
         ("allowed_ips", Some(addresses.collect())),
         ("auto_close_after_minutes", minutes),
+        ("domains", Some(domains)),
+        ("cors_origins", Some(origins)),
     ])
 }
 
@@ -236,6 +243,7 @@ async fn one(visit: &Visit, session: &Session, id: &str, shown: &Shown) -> Resul
                 div { dt { "Name at the interface" } dd { code { (id) } } }
             }
         }
+        (domains::card(session, &here, account))
         (keys_card(&keys))
         @if !is_forgotten(account) {
             div.actions { (opening(session, &here, (1, "Make and change keys on its own side"))) }
@@ -304,7 +312,7 @@ fn held(account: &Value) -> Vec<(String, String)> {
         // The plan's own, which can't be changed here.
         false => String::new(),
     };
-    vec![
+    let mut held = vec![
         own("name", text(account, "name").to_owned()),
         own("plan", text(account, "plan").to_owned()),
         own("rate_per_minute", rate("rate_per_minute")),
@@ -314,7 +322,9 @@ fn held(account: &Value) -> Vec<(String, String)> {
             "auto_close_after_minutes",
             number("auto_close_after_minutes"),
         ),
-    ]
+    ];
+    held.extend(domains::held(account));
+    held
 }
 
 async fn change(visit: &Visit, session: &Session, id: &str, form: &Form) -> Result<Reply, Problem> {

@@ -28,7 +28,7 @@ pub(super) async fn answer(
         return Err(no_such_page());
     }
     let query = AuthorizationQuery::read(visit.request.query_string())?;
-    let request = match check_authorization(&visit.app, query) {
+    let request = match check_authorization(&visit.app, &visit.site, query) {
         Ok(request) => request,
         Err(Unasked::LedBack(place)) => return Ok(Reply::see_other(&place)),
         Err(Unasked::Told(problem)) => return Err(problem),

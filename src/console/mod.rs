@@ -30,6 +30,7 @@ mod backups;
 mod charts;
 mod customers;
 mod documents;
+mod domains;
 mod figures;
 mod forms;
 mod grouped;
@@ -69,7 +70,7 @@ use self::forms::Form;
 use self::layout::Page;
 use self::session::Session;
 use crate::http::{
-    self, AppState, BodyReader, Kind, Problem, check_client_certificate, check_same_site,
+    self, AppState, BodyReader, Kind, Problem, Site, check_client_certificate, check_same_site,
 };
 
 /// The methods that pages take.
@@ -91,6 +92,8 @@ pub(crate) struct Visit {
     pub(crate) request: HttpRequest,
     pub(crate) request_id: Arc<str>,
     pub(crate) address: IpAddr,
+    /// At which host name it came in.
+    pub(crate) site: Site,
 }
 
 impl Visit {

@@ -65,6 +65,14 @@ pub(super) fn find(visit: &Visit) -> Result<Option<Session>, Problem> {
     let Some(known) = system.identity.session(&token, now) else {
         return Ok(None);
     };
+    // At an account's domain there are its people, and nobody else.
+    if visit
+        .site
+        .account_wide()
+        .is_some_and(|own| own != known.tenant)
+    {
+        return Ok(None);
+    }
     let Some(person) = system.identity.person(known.tenant, known.user) else {
         return Ok(None);
     };

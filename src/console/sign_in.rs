@@ -96,6 +96,15 @@ fn next(visit: &Visit) -> String {
     }
 }
 
+/// Whose people somebody means to be one of, where anything says so: the account at whose domain that is,
+/// that of whoever asks for consent, or the one that was chosen.
+fn account_meant(visit: &Visit, form: &Form) -> Option<Tenant> {
+    let chosen = form.filled("account").and_then(|text| text.parse().ok());
+    let chosen = chosen.map(Tenant::from_number);
+    let asking = || authorize::account_of(visit, &next(visit));
+    visit.site.account_wide().or_else(asking).or(chosen)
+}
+
 async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
     let addresses = &visit.app.system.addresses;
     let now = colloquy_model::time::Timestamp::now();
@@ -103,18 +112,18 @@ async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
         let reason = "too many tries to sign in from this address";
         return Ok(tried_too_often(visit, form, reason, seconds));
     }
-    if form.filled("token").is_some() {
+    // Operators sign in at the server's own host.
+    let is_own_host = visit.site.domain().is_none();
+    let token = form.filled("token").filter(|_| is_own_host);
+    if token.is_some() {
         // Without one, nobody finds out whether a token is the operators'.
         check_client_certificate(&visit.app, &visit.request)?;
     }
     let sign_ins = &visit.app.system.sign_ins;
-    let opened = match form.filled("token") {
+    let opened = match token {
         Some(token) => sign_ins.with_token(token, actor(visit)).await,
         None => {
-            let tenant = form.filled("account").and_then(|text| text.parse().ok());
-            let tenant = tenant.map(Tenant::from_number);
-            // Who comes to consent means the account of whoever asks.
-            let tenant = authorize::account_of(visit, &next(visit)).or(tenant);
+            let tenant = account_meant(visit, form);
             let browser = session::browser(visit);
             let given = Given {
                 name: form.text("name"),
@@ -197,7 +206,7 @@ fn sign_in_page(visit: &Visit, shown: &Shown, several: &[Person]) -> Reply {
                 }))
                 button.button.primary { "Sign in" }
             }
-            details open[with_token] {
+            @if visit.site.domain().is_none() { details open[with_token] {
                 summary { "Sign in with the operator token" }
                 form method="post" action=(action) {
                     (TOKEN.around(&Shown::default(), html! {
@@ -205,7 +214,7 @@ fn sign_in_page(visit: &Visit, shown: &Shown, several: &[Person]) -> Reply {
                     }))
                     button.button { "Sign in as operator" }
                 }
-            }
+            } }
         }
     };
     layout::page(visit, None, Page::new("Sign in", content))
@@ -240,6 +249,10 @@ async fn accept(visit: &Visit, token: &str, form: &Form) -> Result<Reply, Proble
         return Ok(invitation_page(visit, token, &shown).refused());
     }
     let sign_ins = &visit.app.system.sign_ins;
+    let invited = sign_ins.invited(token);
+    if invited.is_some_and(|person| !visit.site.serves(person.tenant)) {
+        return Ok(invitation_page(visit, token, &Shown::default()));
+    }
     let password = form.text("password").to_owned();
     match sign_ins.accept(token, password, actor(visit)).await {
         Ok(signed_in) => {
@@ -260,6 +273,7 @@ fn invitation_page(visit: &Visit, token: &str, shown: &Shown) -> Reply {
     let invited = system
         .sign_ins
         .invited(token)
+        .filter(|person| visit.site.serves(person.tenant))
         .and_then(|Person { tenant, user }| system.identity.person(tenant, user));
     let Some(person) = invited else {
         let content = html! {

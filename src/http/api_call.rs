@@ -22,6 +22,7 @@ use super::csv::ListFormat;
 use super::idle::InUse;
 use super::problem::Problem;
 use super::router::PathParameters;
+use super::site::Site;
 
 /// The credential that a request came with, already verified.
 #[derive(Debug, Clone)]
@@ -64,6 +65,8 @@ pub(crate) struct ApiCall {
     pub(crate) uri: Uri,
     pub(crate) parameters: PathParameters,
     pub(crate) credential: Credential,
+    /// At which host name it came in.
+    pub(crate) site: Site,
     /// Who pays for the memory that its answer holds.
     pub(crate) owner: Option<BudgetOwner>,
     pub(crate) caller: Caller,
@@ -99,6 +102,7 @@ impl ApiCall {
             uri: self.uri.clone(),
             parameters: self.parameters.clone(),
             credential: self.credential.clone(),
+            site: self.site.clone(),
             owner: self.owner,
             caller: self.caller.clone(),
             access: self.access,
@@ -140,6 +144,11 @@ impl ApiCall {
     /// Whether a ticket stands in the place of its key.
     pub(crate) fn by_ticket(&self) -> bool {
         !self.request.headers().contains_key(AUTHORIZATION)
+    }
+
+    /// What links of its caller's account begin with.
+    pub(crate) fn links_base(&self) -> String {
+        self.site.links_of(&self.app, self.caller.tenant)
     }
 
     /// Its connection, in use for as long as somebody has this.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use colloquy_actors::system::System;
+use colloquy_model::public_url::PublicUrl;
 use ipnet::IpNet;
 
 use super::body::BodyLimits;
@@ -48,7 +49,7 @@ pub(crate) struct AppState {
     /// How many large answers are in the making for each caller.
     pub(crate) large_answers: Arc<ConcurrencyLimit>,
     /// What clients write before a path.
-    pub(crate) public_url: String,
+    pub(crate) public_url: PublicUrl,
     /// How long browsers keep a session of the console.
     pub(crate) session_seconds: u64,
     pub(crate) request_line_bytes_max: usize,
@@ -124,7 +125,7 @@ impl AppState {
             read_pace: ReadPace {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
             },
-            public_url: public_url.to_owned(),
+            public_url: PublicUrl::new(public_url),
             session_seconds: Duration::from_secs_f64(config.console.session_hours * 3_600.0)
                 .as_secs(),
             request_line_bytes_max: config.limits.max_request_line_bytes,
@@ -155,7 +156,7 @@ impl AppState {
     /// # Errors
     /// They deprecate what there is not, or name no certificate that can be used; nothing has changed.
     pub(crate) fn set_anew(&self, config: &Config) -> Result<(), ConfigError> {
-        let live = LiveSettings::new(self.router.operations(), config, &self.public_url)?;
+        let live = LiveSettings::new(self.router.operations(), config, self.public_url.as_str())?;
         if let Some(tls) = self.tls.iter().find(|_| config.tls.is_on()) {
             tls.replace(&config.tls)?;
         }

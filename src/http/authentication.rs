@@ -41,6 +41,11 @@ pub(super) enum Acting {
 }
 
 impl Acting {
+    /// The user for whom a credential acts by itself.
+    pub(super) fn by_itself(credential: &Credential) -> Self {
+        credential.user().map_or(Acting::Nobody, Acting::User)
+    }
+
     /// The user, once an unknown one may be told.
     pub(super) fn known(self) -> Result<Option<UserId>, Problem> {
         match self {

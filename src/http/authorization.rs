@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 
 use super::app_state::AppState;
 use super::problem::Problem;
+use super::site::Site;
 
 /// The characters of an S256 challenge: 32 bytes in base64url.
 const CHALLENGE_CHARACTERS: usize = 43;
@@ -71,11 +72,13 @@ fn told(reason: &'static str) -> Unasked {
 /// Whether a user can be asked.
 pub(crate) fn check(
     app: &AppState,
+    site: &Site,
     query: AuthorizationQuery,
 ) -> Result<AuthorizationRequest, Unasked> {
     let given = |value: Option<String>| value.filter(|text| !text.is_empty());
     let id = given(query.client_id).and_then(|id| id.parse().ok());
     let client = id.and_then(|id| app.system.identity.client(id));
+    let client = client.filter(|client| site.serves(client.tenant));
     let client = client.ok_or_else(|| told("no application is registered under this client_id"))?;
     let redirect_uri = given(query.redirect_uri).filter(|asked| {
         let mut registered = client.view.redirect_uris.iter();
@@ -88,7 +91,7 @@ pub(crate) fn check(
         scopes: client.view.scopes.clone(),
         challenge: String::new(),
         state: query.state,
-        issuer: app.public_url.clone(),
+        issuer: site.address(app),
         client,
     };
     let back = |error| Unasked::LedBack(request.refusal(error));

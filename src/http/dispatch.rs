@@ -40,6 +40,7 @@ use super::request_log::{Answered, bytes_out};
 use super::router::{PathParameters, RouteMatch};
 use super::routes::refusal_page;
 use super::same_site::check_same_site;
+use super::site::Site;
 use super::{
     accept, admission, conditions, conversation_access, idempotency, overtaken, refused, response,
     signed_requests,
@@ -55,6 +56,8 @@ pub(super) struct RequestContext {
     pub(super) request_id: Arc<str>,
     /// The connection that it came over, in use until its answer has been given out.
     pub(super) connection: Option<InUse>,
+    /// At which host name it came in.
+    pub(super) site: Site,
     pub(super) rate_limit: Option<RateLimitStatus>,
     /// On whose behalf its answer is in memory; none where all share one answer.
     pub(super) owner: Option<BudgetOwner>,
@@ -67,7 +70,7 @@ pub(super) struct RequestContext {
     /// It came when the server was stopping.
     too_late: bool,
     /// Who asks, as far as that is known yet.
-    known: Option<Caller>,
+    pub(super) known: Option<Caller>,
     /// Bytes of its body that were read.
     body_bytes: usize,
     /// What it uses that will go away.
@@ -105,6 +108,7 @@ pub(super) async fn serve(
     let request_id = request_id(request.headers());
     let too_late = guard.too_late;
     let mut context = RequestContext {
+        site: Site::of(&app, &request),
         app,
         request: request.clone(),
         request_id,
@@ -213,6 +217,7 @@ impl RequestContext {
             request: self.request.clone(),
             request_id: Arc::clone(&self.request_id),
             address: forwarded::client_address(&self.app.proxies, &self.request),
+            site: self.site.clone(),
         };
         let reply = console::serve(visit, &mut body).await;
         self.body_comes = self.body_comes && !body.has_ended();
@@ -297,12 +302,14 @@ impl RequestContext {
             address: forwarded::client_address(&self.app.proxies, &self.request),
             at: Timestamp::now(),
         };
+        self.site.check_operation(operation.auth)?;
         let identified =
             authentication::identify(&self.app, operation.auth, &self.request, arrival).await;
         if operation.auth != AuthRequirement::Public {
             authentication::check_is_current(&self.app)?;
         }
         let credential = identified?;
+        self.site.check_credential(&credential)?;
         self.owner = owner(operation.auth, &credential, arrival.address);
         let target = Target {
             operation,
@@ -310,10 +317,7 @@ impl RequestContext {
             credential,
             arrival,
         };
-        let own = target
-            .credential
-            .user()
-            .map_or(Acting::Nobody, Acting::User);
+        let own = Acting::by_itself(&target.credential);
         self.known = Some(self.caller(&target, own)?);
         let chunked = self.body_comes;
         let acting = tokio::select! {
@@ -542,6 +546,7 @@ impl RequestContext {
             uri: self.request.uri().clone(),
             parameters: target.parameters,
             credential: target.credential,
+            site: self.site.clone(),
             caller,
             access,
             owner: self.owner,

@@ -4,13 +4,14 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{FORWARDED, HeaderMap, HeaderName};
+use actix_web::http::header::{FORWARDED, HOST, HeaderMap, HeaderName};
 use colloquy_model::network::includes;
 use ipnet::IpNet;
 
 use super::app_state::AppState;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The client's address: the peer's, or behind proxies that are believed, the last one that is none
@@ -40,7 +41,8 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
 /// Whether the client's way here is encrypted, as far as the public address or a proxy that is
 /// believed say.
 pub(crate) fn is_encrypted(app: &AppState, request: &HttpRequest) -> bool {
-    app.public_url.starts_with("https://") || scheme(&app.proxies, request) == Some("https")
+    app.public_url.as_str().starts_with("https://")
+        || scheme(&app.proxies, request) == Some("https")
 }
 
 /// The scheme by which the client has asked, where a proxy that is believed says so.
@@ -58,6 +60,41 @@ pub(super) fn scheme(proxies: &[IpNet], request: &HttpRequest) -> Option<&'stati
     ["http", "https"]
         .into_iter()
         .find(|scheme| nearest.eq_ignore_ascii_case(scheme))
+}
+
+/// The host that the client has asked, with its port where it named one: as a proxy says that is
+/// believed, else as the request says itself.
+pub(super) fn host(proxies: &[IpNet], request: &HttpRequest) -> Option<String> {
+    let headers = request.headers();
+    let peer = peer(request);
+    if proxies.iter().any(|range| includes(range, peer)) {
+        // Of several, the nearest proxy's word is the last.
+        let nearest = match headers.get(FORWARDED_HOST) {
+            Some(said) => said
+                .to_str()
+                .ok()
+                .and_then(|said| said.rsplit(',').next())
+                .map(|said| said.trim().to_owned()),
+            // Whoever writes the older headers may have left a client's `Forwarded` as it was.
+            None if [FORWARDED_FOR, FORWARDED_PROTO]
+                .iter()
+                .any(|name| headers.contains_key(name)) =>
+            {
+                None
+            }
+            None => elements(headers)
+                .last()
+                .and_then(|element| value_of("host", element)),
+        };
+        if nearest.is_some() {
+            return nearest;
+        }
+    }
+    // A target with a host of its own counts before the header (RFC 9112, 3.2.2).
+    if let Some(authority) = request.uri().authority() {
+        return Some(authority.as_str().to_owned());
+    }
+    Some(headers.get(HOST)?.to_str().ok()?.to_owned())
 }
 
 fn peer(request: &HttpRequest) -> IpAddr {
@@ -207,6 +244,39 @@ mod tests {
         ] {
             let seen = seen(&[("forwarded", line)], &["10.0.0.0/8"]);
             assert_eq!(seen, (address.to_owned(), scheme), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_a_proxy_that_is_believed_may_name_the_host() {
+        let asked = |headers: &[(&str, &str)], proxies: &[&str]| {
+            let mut request = TestRequest::default().peer_addr("10.0.0.9:1".parse().unwrap());
+            for header in headers {
+                request = request.append_header(*header);
+            }
+            let proxies: Vec<IpNet> = proxies.iter().map(|text| text.parse().unwrap()).collect();
+            host(&proxies, &request.to_http_request())
+        };
+        let own = ("host", "inner.example:80");
+        let named = ("x-forwarded-host", "evil.example, chat.shop.example");
+        let standard = ("forwarded", "for=1.1.1.1;host=chat.shop.example");
+        for (headers, proxies, host) in [
+            (vec![own, named], vec![], "inner.example:80"),
+            (vec![own, standard], vec![], "inner.example:80"),
+            (vec![own, named], vec!["10.0.0.0/8"], "chat.shop.example"),
+            (vec![own, standard], vec!["10.0.0.0/8"], "chat.shop.example"),
+            (vec![own], vec!["10.0.0.0/8"], "inner.example:80"),
+            (
+                vec![own, standard, ("x-forwarded-for", "1.1.1.1")],
+                vec!["10.0.0.0/8"],
+                "inner.example:80",
+            ),
+        ] {
+            assert_eq!(
+                asked(&headers, &proxies).as_deref(),
+                Some(host),
+                "{headers:?}"
+            );
         }
     }
 

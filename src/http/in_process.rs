@@ -29,6 +29,7 @@ use super::output::{FileContent, Output};
 use super::overtaken;
 use super::problem::{More, Problem};
 use super::router::RouteMatch;
+use super::site::Site;
 
 /// Who calls, on behalf of a request for a page.
 #[derive(Clone)]
@@ -183,6 +184,7 @@ impl InProcess {
             credential,
             caller: self.caller(tenant),
             access,
+            site: Site::of(&self.app, &self.request),
             owner: Some(self.owner()),
             if_match: request.if_match.map(Precondition::of_tag),
             idempotency_key: request.idempotency_key.map(str::to_owned),

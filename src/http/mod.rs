@@ -5,7 +5,7 @@
 //! - `operation.rs` a row of that table; `router.rs` from a path to a row; `openapi.rs` with its
 //!   parts, and `docs/`: the table for readers
 //! - `dispatch.rs` one request from its head to its response, each check in its order;
-//!   `api_call.rs` the request as its handler receives it
+//!   `api_call.rs` the request as its handler receives it; `site.rs` at which host name it came in
 //! - `authentication.rs`, `admission.rs` who calls and what that allows; `forwarded.rs` from where
 //!   and by which scheme; `same_site.rs` from which site a form comes; `body.rs`, `json.rs`,
 //!   `strict_json.rs`, `query.rs`, `conditions.rs`, `idempotency.rs` what is asked, and under which
@@ -82,6 +82,7 @@ mod same_site;
 mod saturation;
 mod server;
 mod signed_requests;
+mod site;
 mod socket_handle;
 mod stream;
 mod strict_json;
@@ -105,6 +106,7 @@ pub(crate) use refused::{note as note_refusal, stranger};
 pub(crate) use request_metrics::{RequestTotals, bounds_ms};
 pub(crate) use same_site::check_same_site;
 pub(crate) use server::bind;
+pub(crate) use site::Site;
 
 #[cfg(test)]
 mod erased_tests;

@@ -356,9 +356,9 @@ impl Problem {
     }
 
     /// Names this parameter as the one at fault.
-    pub(crate) fn at(self, field: &'static str) -> Self {
+    pub(crate) fn at(self, field: impl Into<Cow<'static, str>>) -> Self {
         Problem {
-            field: Cow::Borrowed(field),
+            field: field.into(),
             ..self
         }
     }

@@ -18,7 +18,7 @@ use colloquy_model::answer::{Answer, Done};
 use colloquy_model::page::Start;
 
 use super::budget::{BytesPermit, Slack};
-use super::cors::CorsRequest;
+use super::cors::{AllowedOrigins, CorsRequest};
 use super::dispatch::{RequestContext, Response};
 use super::headers::{Audience, REPLAYED, REQUEST_ID, add_limits};
 use super::idle::InUse;
@@ -306,7 +306,9 @@ impl RequestContext {
         let live = self.app.live();
         live.security_headers.add(response, nature.audience);
         if nature.audience != Audience::Console {
-            live.cors.add(self.request.headers(), response, nature.cors);
+            let allowed = AllowedOrigins::of(self);
+            let headers = self.request.headers();
+            live.cors.add(headers, response, (nature.cors, &allowed));
         }
         if (self.app.in_flight.leaving() || self.body_comes) && !nature.switches {
             response.force_close();

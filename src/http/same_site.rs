@@ -2,7 +2,7 @@
 //! with the cookies and in the name of whoever reads them. Knows no page and no session.
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{HOST, HeaderName, ORIGIN};
+use actix_web::http::header::{HeaderName, ORIGIN};
 use url::Url;
 
 use super::app_state::AppState;
@@ -41,10 +41,11 @@ fn text<'r>(request: &'r HttpRequest, name: &HeaderName) -> Option<&'r str> {
 /// that was asked, with the scheme that a believed proxy or the public address names, or that the
 /// server speaks.
 fn is_own_origin(app: &AppState, request: &HttpRequest, origin: &str) -> bool {
-    let public = Url::parse(&app.public_url).map(|url| url.origin().ascii_serialization());
+    let public = Url::parse(app.public_url.as_str()).map(|url| url.origin().ascii_serialization());
     let public = public.unwrap_or_default();
     let (public_scheme, public_host) = public.split_once("://").unwrap_or_default();
-    let asked = text(request, &HOST).unwrap_or(public_host);
+    let asked = forwarded::host(&app.proxies, request);
+    let asked = asked.as_deref().unwrap_or(public_host);
     let is_public = asked.eq_ignore_ascii_case(public_host);
     let forwarded = forwarded::scheme(&app.proxies, request);
     let by_itself = if app.tls.is_some() { "https" } else { "http" };

@@ -109,11 +109,11 @@ impl Bound {
                 tls: None,
                 ..reception.clone()
             };
-            let public_url: Arc<str> = app.public_url.as_str().into();
+            let app = Arc::clone(&app);
             builder = builder.listen("redirect", redirecting, move || {
-                let public_url = Arc::clone(&public_url);
+                let app = Arc::clone(&app);
                 let answers = fn_service(move |request: Request| {
-                    let answer = redirect::answer(&public_url, &request);
+                    let answer = redirect::answer(&app, &request);
                     ready(Ok::<_, Response<BoxBody>>(answer))
                 });
                 reception.clone().receive(answers)

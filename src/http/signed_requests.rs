@@ -13,6 +13,7 @@ use super::problem::{Kind, Problem};
 use super::request_signature::{
     AGE_SECONDS_MAX, Expected, SignatureError, SignedParts, check_digest, verify,
 };
+use super::site::Site;
 
 /// Whether this principal's requests are signed.
 pub(super) fn are_required(principal: &Principal) -> bool {
@@ -43,9 +44,10 @@ pub(super) async fn check(
         .filter(|one| one.until.is_none_or(|until| until > now))
         .map(|one| one.secret.as_str())
         .collect();
+    let address = Site::of(app, request).address(app);
     let signed = SignedParts {
         method: request.method(),
-        public_url: app.public_url.trim_end_matches('/'),
+        public_url: &address,
         uri: request.uri(),
         headers: request.headers(),
         has_body: has_body(request.headers()),

@@ -232,6 +232,13 @@ async fn the_operators_pages_keep_nobody_out() {
     let server = Server::start();
     let account = server.account().await;
     let conversation = account.live().conversation().await;
+    let path = format!("/admin/v1/accounts/{}", account.account_id);
+    let domains = json!({
+        "domains": ["chat.shop.example", format!("{}.example", "long-".repeat(11) + "one")],
+        "cors_origins": ["https://app.shop.example"],
+    });
+    let set = account.operator().patch(&path, domains);
+    set.await.expect(200);
     let browser = Browser::open(&server).await;
     browser.sign_in_as_operator(OPERATOR).await;
     let pages = [

@@ -13,6 +13,8 @@ use crate::support::{Account, Answer, Client, Receiver, Server, Setup, Socket, u
 const AT_ONCE: usize = 16;
 /// Digits of an identifier.
 const DIGITS: usize = 32;
+/// A domain of the account's, whose record nobody has.
+const HOST: &str = "chat.shop.example";
 
 /// An account with one of everything that has an identifier, by the name of its parameter in paths.
 struct World {
@@ -45,11 +47,19 @@ async fn ids_around_a_document(c: &Client, user: &str) -> [(&'static str, String
     ]
 }
 
+/// An account that has a domain.
+async fn with_domain(server: &Server) -> Account {
+    let account = server.account().await;
+    let path = format!("/admin/v1/accounts/{}", account.account_id);
+    let change = account.operator().patch(&path, json!({"domains": [HOST]}));
+    change.await.expect(200);
+    account
+}
+
 impl World {
     async fn of(server: &Server) -> Self {
-        let account = server.account().await;
+        let (account, receiver) = (with_domain(server).await, Receiver::start().await);
         let (c, operator) = (account.test(), account.operator());
-        let receiver = Receiver::start().await;
         let mut ids = HashMap::from([("account_id", account.account_id.clone())]);
         let keys = operator
             .get(&format!("/admin/v1/accounts/{}/keys", account.account_id))
@@ -111,7 +121,9 @@ impl World {
 
     /// The path with the identifiers of this world, of which one is another.
     fn path(&self, template: &str, other: Option<(&str, &str)>) -> String {
-        let mut path = template.replace("{actor_kind}", "conversation");
+        let mut path = template
+            .replace("{actor_kind}", "conversation")
+            .replace("{host}", HOST);
         for (name, id) in &self.ids {
             let id = other
                 .filter(|(changed, _)| changed == name)
@@ -220,6 +232,8 @@ fn drilling() -> Server {
     let mut server = backed_up()
         .delivering("[5]", "5")
         .env("COLLOQUY__SUPERVISION__DRILLS", "true")
+        // Nobody answers there.
+        .env("COLLOQUY__DOMAINS__NAMESERVERS", "[\"127.0.0.1:9\"]")
         .start();
     server.expect_errors();
     server

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
+use crate::domains;
 use crate::support::server::Folder;
-use crate::support::{Server, files, until};
+use crate::support::{Client, Nameserver, Server, files, until};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -187,6 +188,32 @@ async fn attachments_move_along_their_bytes_stay_where_they_are_kept() {
         (files::below(&objects).len() == 1).then_some(())
     })
     .await;
+    assert!(server.term().success());
+    server.assert_sound();
+}
+
+#[tokio::test]
+async fn a_proven_domain_moves_along_and_is_still_nobody_elses() {
+    let places = [Place::sqlite(), Place::mongodb(), Place::sqlite()];
+    let names = Nameserver::start();
+    let nameservers = format!("[\"{}\"]", names.address());
+    let setup = places[0].setup();
+    let mut server = setup
+        .env("COLLOQUY__DOMAINS__NAMESERVERS", &nameservers)
+        .start();
+    let (a, b) = (server.account().await, server.account().await);
+    let host = domains::host();
+    domains::prove(&names, &a, &host).await;
+    for pair in places.windows(2) {
+        assert!(server.term().success());
+        server = moved(&server, &pair[0], &pair[1]);
+        let there = |c: Client| c.at(&server.address()).get("/v1").with("host", &host);
+        there(a.test()).await.expect(200);
+        there(b.test()).await.error(404, "not_found", "");
+        let operator = b.operator().at(&server.address());
+        let wanted = operator.patch(&domains::at(&b), json!({"domains": [host]}));
+        wanted.await.error(409, "conflict", "domains[0]");
+    }
     assert!(server.term().success());
     server.assert_sound();
 }

@@ -8,6 +8,7 @@ mod balancer;
 mod commits;
 mod conditions;
 mod deliveries;
+mod domains;
 mod elsewhere;
 mod encryption;
 mod faults;

@@ -87,6 +87,12 @@ impl Account {
         self.anonymous.with_key(&self.read_key)
     }
 
+    /// The same account at a server that has been started again, or at another node.
+    pub(crate) fn at(mut self, anonymous: Client) -> Self {
+        self.anonymous = anonymous;
+        self
+    }
+
     pub(crate) fn anonymous(&self) -> Client {
         self.anonymous.clone()
     }

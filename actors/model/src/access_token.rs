@@ -22,6 +22,10 @@ pub struct AccessToken {
     /// registered there.
     #[serde(default)]
     pub issuer: Option<String>,
+    /// The domain of its account at which this server issued it; none at its own address. It holds as
+    /// long as that is the account's.
+    #[serde(default)]
+    pub domain: Option<String>,
     /// The user who allowed it.
     pub user: Option<UserId>,
     /// The account whose data it opens.

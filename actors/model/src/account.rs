@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::domain::DomainView;
 use crate::id::AccountId;
 use crate::time::Timestamp;
 
@@ -42,6 +43,12 @@ pub struct AccountView {
     pub allowed_ips: Vec<IpNet>,
     /// After how long without a message a conversation closes; null: never.
     pub auto_close_after_minutes: Option<u32>,
+    /// Host names of its own at which it is reached, once they are proven.
+    #[serde(default)]
+    pub domains: Vec<DomainView>,
+    /// Origins whose pages may call; null: those that config.toml names.
+    #[serde(default)]
+    pub cors_origins: Option<Vec<String>>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.

@@ -110,6 +110,8 @@ pub enum NameField {
     UnsettledAttachment = 4,
     /// That a conversation has taken the attachment of this identifier for one of its messages.
     TakenAttachment = 5,
+    /// That an account has proven that this host name is its own.
+    ProvenDomain = 6,
 }
 
 /// One name under which a record is found.
@@ -126,7 +128,8 @@ impl NameField {
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
         use NameField::{
-            CustomerEmail, CustomerExternalId, TakenAttachment, UnsettledAttachment, UserEmail,
+            CustomerEmail, CustomerExternalId, ProvenDomain, TakenAttachment, UnsettledAttachment,
+            UserEmail,
         };
         let all = [
             CustomerEmail,
@@ -134,6 +137,7 @@ impl NameField {
             UserEmail,
             UnsettledAttachment,
             TakenAttachment,
+            ProvenDomain,
         ];
         all.into_iter().find(|field| *field as i64 == code)
     }
@@ -143,9 +147,10 @@ impl NameField {
     pub fn unique(self) -> bool {
         match self {
             NameField::CustomerEmail | NameField::UnsettledAttachment => false,
-            NameField::CustomerExternalId | NameField::UserEmail | NameField::TakenAttachment => {
-                true
-            }
+            NameField::CustomerExternalId
+            | NameField::UserEmail
+            | NameField::TakenAttachment
+            | NameField::ProvenDomain => true,
         }
     }
 
@@ -156,6 +161,7 @@ impl NameField {
             NameField::CustomerEmail | NameField::UserEmail => "email",
             NameField::CustomerExternalId => "external_id",
             NameField::UnsettledAttachment | NameField::TakenAttachment => "attachment_id",
+            NameField::ProvenDomain => "domains",
         }
     }
 }

@@ -15,6 +15,7 @@
 //!   among the events of its entity, and in what a reader of either reads.
 //! - [`idempotency`]: how a key and its request are known. [`page`]: the part of a list.
 //! - [`answer`]: what a command did, in terms that the edge turns into statuses.
+//! - [`domain`], [`origin`], [`public_url`]: by which names accounts are reached, and by whose pages.
 //! - [`damage`]: stored data that can't be read back.
 //! - [`client`], [`access_token`], [`scope`], [`signing_key`]: the words of OAuth 2.0.
 //! - [`supervision`]: what operators have changed of how actors are supervised.
@@ -37,6 +38,7 @@ pub mod conversation;
 pub mod conversation_access;
 pub mod damage;
 pub mod document;
+pub mod domain;
 pub mod durations;
 pub mod endpoint;
 pub mod entity;
@@ -54,9 +56,11 @@ pub mod key;
 pub mod metadata;
 pub mod network;
 pub mod node;
+pub mod origin;
 pub mod page;
 pub mod position;
 pub mod present;
+pub mod public_url;
 pub mod random;
 pub mod scope;
 pub mod secret;

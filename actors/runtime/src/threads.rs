@@ -23,6 +23,7 @@
 //! | `finder`, `message-finder` | feed these indexes | [`BackgroundThread`] | it starts again |
 //! | `history` | notes what the metrics were, for the console's charts | [`BackgroundThread`] | it starts again and goes on |
 //! | `timers`, `chores`, `bin` | do what is due without a request | [`BackgroundThread`] | it starts again |
+//! | `domains` | looks up what proves accounts' domains | [`BackgroundThread`] | it starts again |
 //! | `analytics` | counts what happened to conversations, and what was made | [`BackgroundThread`] | it starts again from what is stored |
 //! | `peers` | answers other nodes about this one's actors | [`BackgroundThread`] | it starts again |
 //! | `limits` | tells other nodes what was spent of limits | [`BackgroundThread`] | it starts again |

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Identity;
+use super::domain::{
+    HostName, TxtAnswer, host_names, host_names_present, listed, origins, origins_present, proven,
+};
 use super::identity::KnownAccount;
 use super::network::{networks, networks_present};
 use super::plans::plan_rates;
@@ -15,13 +18,17 @@ use super::record::{
 use crate::sealing::texts;
 use colloquy_model::account::{AccountNumber, AccountView, Plan, TextKeys};
 use colloquy_model::answer::{Answer, Invalid};
-use colloquy_model::commit::Effect;
+use colloquy_model::commit::{Effect, NameField, RecordName};
+use colloquy_model::domain::DomainView;
 use colloquy_model::entity::Kind;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AccountId, AccountKind};
 use colloquy_model::present::present;
 use colloquy_model::text::{Name, Text};
 use colloquy_model::time::Timestamp;
+
+/// Why an account that was forgotten is not changed.
+const FORGOTTEN: &str = "the account was forgotten";
 
 /// Makes an account.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -54,6 +61,13 @@ pub struct CreateAccount {
     #[serde(default)]
     #[schema(minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<u32>,
+    /// Host names of its own at which it is to be reached; each has to be proven by a TXT record.
+    #[serde(default, deserialize_with = "host_names")]
+    #[schema(value_type = Vec<String>)]
+    pub domains: Vec<HostName>,
+    /// Origins whose pages may call; `*`: all; null: those that config.toml names.
+    #[serde(default, deserialize_with = "origins")]
+    pub cors_origins: Option<Vec<String>>,
 }
 
 /// Changes an account.
@@ -90,6 +104,33 @@ pub struct ChangeAccount {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>, minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<Option<u32>>,
+    /// Host names of its own at which it is to be reached, all of them: one that is not named any
+    /// more is given up, and a new one has to be proven by a TXT record.
+    #[serde(default, deserialize_with = "host_names_present")]
+    #[schema(nullable = false, value_type = Option<Vec<String>>)]
+    pub domains: Option<Vec<HostName>>,
+    /// Origins whose pages may call; `*`: all; null: those that config.toml names.
+    #[serde(default, deserialize_with = "origins_present")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub cors_origins: Option<Option<Vec<String>>>,
+}
+
+/// Changes an account, with what is known elsewhere of the domains that it is to have.
+#[derive(Debug)]
+pub struct AlterAccount {
+    /// What is asked for.
+    pub change: ChangeAccount,
+    /// The place in its list of a domain that another account has proven.
+    pub taken: Option<usize>,
+}
+
+/// Takes a domain as the account's own if its TXT record says so. Once more, it changes nothing.
+#[derive(Debug)]
+pub struct ProveDomain {
+    /// The host name.
+    pub host: String,
+    /// What its TXT record was found to hold.
+    pub found: TxtAnswer,
 }
 
 /// Destroys the keys of an account's texts, so that nobody can read them any more, and lets nobody
@@ -123,6 +164,11 @@ pub struct Account {
     /// Older records don't have it.
     #[serde(default)]
     auto_close_after_minutes: Option<u32>,
+    /// Older records don't have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    domains: Vec<DomainView>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cors_origins: Option<Vec<String>>,
     created_at: Timestamp,
     updated_at: Timestamp,
     #[serde(
@@ -150,6 +196,8 @@ impl Account {
             monthly_quota: self.monthly_quota.unwrap_or(plan_quota),
             allowed_ips: self.allowed_ips.clone(),
             auto_close_after_minutes: self.auto_close_after_minutes,
+            domains: self.domains.clone(),
+            cors_origins: self.cors_origins.clone(),
             created_at: self.created_at,
             updated_at: self.updated_at,
             forgotten_at: self.forgotten_at,
@@ -254,6 +302,8 @@ impl RecordRequest<Account> for OpenAccount {
             monthly_quota: quota(new.monthly_quota)?,
             allowed_ips: new.allowed_ips,
             auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
+            domains: listed(new.domains, &[]),
+            cors_origins: new.cors_origins,
             created_at: made,
             updated_at: made,
             text_keys: texts::first_keys(),
@@ -262,7 +312,18 @@ impl RecordRequest<Account> for OpenAccount {
     }
 }
 
-impl RecordRequest<Account> for ChangeAccount {
+/// Refuses a domain that another account has proven. What is decided here may be overtaken: the store
+/// refuses a second one once and for all, when it is proven.
+fn check_free(taken: Option<usize>) -> Result<(), RecordError> {
+    match taken {
+        None => Ok(()),
+        Some(place) => Err(RecordError::Taken {
+            field: format!("domains[{place}]").into(),
+        }),
+    }
+}
+
+impl RecordRequest<Account> for AlterAccount {
     type Reply = Answer;
 
     fn decide(
@@ -271,30 +332,57 @@ impl RecordRequest<Account> for ChangeAccount {
         context: &CommandContext<Account>,
     ) -> Result<Outcome<Account>, RecordError> {
         if held.forgotten_at.is_some() {
-            return Err(RecordError::InUse {
-                reason: "the account was forgotten",
-            });
+            return Err(RecordError::InUse { reason: FORGOTTEN });
         }
+        let AlterAccount { change, taken } = self;
         let mut account = held.clone();
-        account.plan = self.plan.unwrap_or(held.plan);
-        account.name = self.name.map_or(account.name, Text::into_string);
+        account.plan = change.plan.unwrap_or(held.plan);
+        account.name = change.name.map_or(account.name, Text::into_string);
         account.rates = rates(
             account.plan,
-            self.rate_per_minute,
-            self.burst_per_minute,
+            change.rate_per_minute,
+            change.burst_per_minute,
             held.rates,
         )?;
-        if let Some(requests) = self.monthly_quota {
+        if let Some(requests) = change.monthly_quota {
             account.monthly_quota = quota(requests)?;
         }
-        account.allowed_ips = self.allowed_ips.unwrap_or(account.allowed_ips);
-        if let Some(minutes) = self.auto_close_after_minutes {
+        account.allowed_ips = change.allowed_ips.unwrap_or(account.allowed_ips);
+        if let Some(minutes) = change.auto_close_after_minutes {
             account.auto_close_after_minutes = auto_close(minutes)?;
         }
+        check_free(taken)?;
+        if let Some(names) = change.domains {
+            account.domains = listed(names, &held.domains);
+        }
+        account.cors_origins = change.cors_origins.unwrap_or(account.cors_origins);
         if account == *held {
             return Ok(Outcome::Show);
         }
         account.updated_at = context.now.max(held.updated_at);
+        Ok(Outcome::Put(account, Vec::new()))
+    }
+}
+
+impl RecordRequest<Account> for ProveDomain {
+    type Reply = Answer;
+
+    fn decide(
+        self,
+        held: &Account,
+        context: &CommandContext<Account>,
+    ) -> Result<Outcome<Account>, RecordError> {
+        let mut account = held.clone();
+        let mut domains = account.domains.iter_mut();
+        let domain = domains.find(|domain| domain.host == self.host);
+        let domain = domain.ok_or(RecordError::NotFound)?;
+        if domain.is_proven() {
+            return Ok(Outcome::Show);
+        }
+        let refused = |reason| RecordError::InUse { reason };
+        self.found.proves(domain).map_err(refused)?;
+        account.updated_at = context.now.max(held.updated_at);
+        *domain = proven(domain, account.updated_at);
         Ok(Outcome::Put(account, Vec::new()))
     }
 }
@@ -322,6 +410,8 @@ impl RecordRequest<Account> for ForgetAccount {
         let now = context.now.max(held.updated_at);
         let account = Account {
             text_keys: TextKeys::default(),
+            domains: Vec::new(),
+            cors_origins: None,
             forgotten_at: Some(now),
             updated_at: now,
             ..held.clone()
@@ -341,6 +431,16 @@ impl RecordSpec for Account {
 
     fn label(&self) -> &str {
         &self.name
+    }
+
+    /// Its proven domains: no two accounts have the same.
+    fn names(&self) -> Vec<RecordName> {
+        let proven = self.domains.iter().filter(|domain| domain.is_proven());
+        let name = |domain: &DomainView| RecordName {
+            field: NameField::ProvenDomain,
+            value: domain.host.clone(),
+        };
+        proven.map(name).collect()
     }
 
     fn effects(&self, _: Option<&Self>, _: &CommandContext<Self>) -> Vec<Effect> {

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::authorizations::Authorizations;
+use super::hosts::Hosts;
 use super::plans::plan_rates;
 use crate::store::KeyUse;
 use colloquy_model::access_token::Bearer;
@@ -277,6 +278,8 @@ impl Tables {
 #[derive(Debug, Default)]
 pub struct Identity {
     tables: RwLock<Tables>,
+    /// By which host names accounts are reached, and whose pages may call.
+    pub hosts: Hosts,
     /// OAuth clients, and what they were allowed.
     pub authorizations: Authorizations,
     /// Keys whose last use has not been written down.
@@ -544,6 +547,7 @@ impl Identity {
             None => tables.auto_closing.remove(&account.number),
         };
         let number = account.number;
+        self.hosts.put(number, &account.view);
         tables.numbers.insert(number, account.view.account_id);
         let before = tables
             .accounts

@@ -9,7 +9,10 @@ mod attachment;
 mod authorizations;
 mod client;
 mod customer;
+mod domain;
+mod domain_proofs;
 mod grant;
+mod hosts;
 mod identity;
 mod key;
 mod network;
@@ -24,7 +27,8 @@ mod token_bearers;
 mod user;
 
 pub use account::{
-    Account, ChangeAccount, CreateAccount, ForgetAccount, MONTHLY_QUOTA_MAX, OpenAccount,
+    Account, AlterAccount, ChangeAccount, CreateAccount, ForgetAccount, MONTHLY_QUOTA_MAX,
+    OpenAccount, ProveDomain,
 };
 pub(crate) use attachment::unsettled;
 pub use attachment::{
@@ -34,9 +38,12 @@ pub use attachment::{
 pub use authorizations::Authorizations;
 pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};
 pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
+pub use domain::{HostName, TxtAnswer};
+pub use domain_proofs::{DomainProofs, ProofSettings, TxtRecords};
 pub use grant::{
     Grant, IsCurrent, OpenGrant, RedeemCode, Refresh, RefreshHashes, RevokeGrant, Taken,
 };
+pub use hosts::Hosts;
 pub use identity::{Identity, KnownAccount, KnownKey, KnownSession, Principal};
 pub use key::{ChangeKey, CreateKey, IssueKey, KeepAnswer, Key, RevokeKey, RotateKey};
 pub use nonces::Nonces;

@@ -7,6 +7,7 @@
 
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,7 +44,7 @@ pub enum RecordError {
     #[error("{field} is taken")]
     Taken {
         /// The name of the parameter that is wrong.
-        field: &'static str,
+        field: Cow<'static, str>,
     },
     /// Its state, or something that needs it, stands in the way.
     #[error("{reason}")]
@@ -557,7 +558,7 @@ impl<R: RecordSpec> Entity for Record<R> {
     fn refused(broken: ConstraintViolation) -> RecordError {
         match broken {
             ConstraintViolation::Taken(field) => RecordError::Taken {
-                field: field.field(),
+                field: field.field().into(),
             },
             ConstraintViolation::HasConversations => RecordError::InUse {
                 reason: "the customer has conversations",

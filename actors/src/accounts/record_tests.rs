@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::accounts::restore::{restore_account, restore_key};
 use crate::accounts::{
-    Account, ChangeAccount, ChangeCustomer, CreateCustomer, CreateUser, Customer, IssueKey, Key,
+    Account, AlterAccount, ChangeCustomer, CreateCustomer, CreateUser, Customer, IssueKey, Key,
     KnownKey, OpenAccount, PlanRates, Plans, RevokeKey, RotateKey, User, set_plans,
 };
 use colloquy_model::account::AccountNumber;
@@ -196,7 +196,8 @@ proptest! {
             fields.extend(rate.map(|rate| ("rate_per_minute".to_owned(), json!(rate))));
             fields.extend(burst.map(|burst| ("burst_per_minute".to_owned(), json!(burst))));
             let (before, _) = play.ask(ReadRecord).unwrap();
-            match play.ask(from::<ChangeAccount>(change)) {
+            let change = AlterAccount { change: from(change), taken: None };
+            match play.ask(change) {
                 Ok((shown, _)) => {
                     let number = |field: &str| u32::try_from(shown[field].as_u64().unwrap()).unwrap();
                     let (shown_rate, shown_burst) = (number("rate_per_minute"), number("burst_per_minute"));

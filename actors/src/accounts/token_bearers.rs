@@ -19,6 +19,11 @@ impl Identity {
     pub fn token_bearer(&self, token: &Arc<AccessToken>, now: Timestamp) -> Option<Principal> {
         let account = self.open_account(token.account)?;
         let tenant = Tenant::of(account.number, token.mode);
+        if let Some(domain) = &token.domain
+            && self.hosts.account_at(domain) != Some(account.number)
+        {
+            return None;
+        }
         let scopes = match token.issuer {
             Some(_) => (token.ends_at > now).then(|| token.scopes.clone())?,
             None => {

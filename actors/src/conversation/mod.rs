@@ -50,6 +50,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{AttachmentId, ConversationId, CustomerId, MessageId, UserId};
 use colloquy_model::page::{Page, Paging, Start};
+use colloquy_model::public_url::PublicUrl;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Directory, LoadError};
@@ -98,7 +99,7 @@ pub struct Conversations {
     pub(crate) identity: Arc<Identity>,
     pub(crate) names: Arc<Names>,
     /// What clients write before the path of an attachment.
-    pub(crate) public_url: Arc<str>,
+    pub(crate) public_url: PublicUrl,
     /// None where `q` is switched off.
     pub(crate) finder: Option<SearchIndexer>,
 }
@@ -176,7 +177,13 @@ impl Conversations {
         if !is_own_upload(&self.identity, meta, &found) {
             return Err(refused());
         }
-        let url = format!("{}/v1/attachments/{id}/content", self.public_url);
+        // It stands in the message for good, so it does not depend on where the request came in.
+        let account = meta.caller.tenant.account_number();
+        let address = match self.identity.hosts.first_of(account) {
+            Some(domain) => self.public_url.at(&domain),
+            None => self.public_url.as_str().to_owned(),
+        };
+        let url = format!("{address}/v1/attachments/{id}/content");
         Ok(OfferedAttachment {
             view,
             sequence,

@@ -117,18 +117,18 @@ impl Documents {
         Ok((self.ask(id, meta, request).await?, token))
     }
 
-    /// Whether there is a link with this token, one that does not open any more included.
+    /// Whose the link with this token is, one that does not open any more included.
     ///
     /// # Errors
     /// There is none, or it can't be told now.
-    pub async fn knows_link(&self, token: &str) -> Result<(), LinkError> {
+    pub async fn link_owner(&self, token: &str) -> Result<Tenant, LinkError> {
         let hash = token_hash(token).ok_or(LinkError::Gone)?;
         let found = self
             .store
             .link(hash)
             .await
             .map_err(|error| LinkError::Unknown(LoadError::from(error).into()))?;
-        found.map(|_| ()).ok_or(LinkError::Gone)
+        found.map(|found| found.tenant).ok_or(LinkError::Gone)
     }
 
     /// Opens a share link with what was given as its password.

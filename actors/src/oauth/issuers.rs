@@ -308,6 +308,7 @@ impl Issuer {
             client: stand_in(&secret_hash(&format!("{}\n{client}", settings.issuer))),
             grant: None,
             issuer: Some(settings.issuer.clone()),
+            domain: None,
             user,
             account,
             mode,

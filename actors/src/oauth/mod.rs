@@ -22,6 +22,7 @@ use colloquy_model::client::{GrantType, KnownClient};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::id::{ClientId, GrantId, UserId};
 use colloquy_model::key::{Permission, SecretHash, same_hash, secret_hash};
+use colloquy_model::public_url::PublicUrl;
 use colloquy_model::scope;
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
@@ -117,6 +118,15 @@ pub struct Consent {
     pub challenge: String,
 }
 
+/// A client that asks for tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking<'a> {
+    /// Who asks.
+    pub client: &'a KnownClient,
+    /// The domain of its account at which it asks; none at the server's own address.
+    pub domain: Option<&'a str>,
+}
+
 /// A code that a client brings.
 #[derive(Debug)]
 pub struct BroughtCode<'a> {
@@ -188,7 +198,7 @@ pub(crate) struct OAuthParts {
     pub(crate) grants: Arc<Records<Grant>>,
     pub(crate) keys: Arc<SigningKeysView>,
     /// `public_url`.
-    pub(crate) issuer: String,
+    pub(crate) issuer: PublicUrl,
     /// Whom else the settings trust.
     pub(crate) trusted: Vec<IssuerSettings>,
     /// How their keys are fetched.
@@ -282,10 +292,11 @@ impl OAuth {
     /// Why there are none.
     pub async fn redeem(
         &self,
-        client: &KnownClient,
+        asking: Asking<'_>,
         brought: BroughtCode<'_>,
         actor: Actor,
     ) -> Result<Issued, Denied> {
+        let client = asking.client;
         if !may(client, GrantType::AuthorizationCode) {
             return Err(Denied::Client);
         }
@@ -312,7 +323,7 @@ impl OAuth {
         }
         let refresh = format!("{REFRESH_PREFIX}{}{family}{first}", digits(id));
         let scopes = grant.scopes.clone();
-        self.issued(client, Some((id, grant.user)), scopes, Some(refresh))
+        self.issued(asking, Some((id, grant.user)), scopes, Some(refresh))
     }
 
     /// Tokens for a refresh token, which is used up; `wanted` may leave out some of what was allowed.
@@ -321,11 +332,12 @@ impl OAuth {
     /// Why there are none.
     pub async fn refresh(
         &self,
-        client: &KnownClient,
+        asking: Asking<'_>,
         token: &str,
         wanted: Option<Vec<Permission>>,
         actor: Actor,
     ) -> Result<Issued, Denied> {
+        let client = asking.client;
         let (id, family, own) = refresh_parts(token).ok_or(Denied::Grant)?;
         let grant = self
             .identity
@@ -357,7 +369,7 @@ impl OAuth {
             Taken::Refused => return Err(Denied::Grant),
         }
         let refresh = format!("{REFRESH_PREFIX}{}{family}{next}", digits(id));
-        self.issued(client, Some((id, grant.user)), scopes, Some(refresh))
+        self.issued(asking, Some((id, grant.user)), scopes, Some(refresh))
     }
 
     /// A token with which the client acts for its account itself.
@@ -366,23 +378,25 @@ impl OAuth {
     /// Why there is none.
     pub fn client_credentials(
         &self,
-        client: &KnownClient,
+        asking: Asking<'_>,
         wanted: Option<Vec<Permission>>,
     ) -> Result<Issued, Denied> {
+        let client = asking.client;
         if !may(client, GrantType::ClientCredentials) {
             return Err(Denied::Client);
         }
         let scopes = narrowed(&client.view.scopes, wanted)?;
-        self.issued(client, None, scopes, None)
+        self.issued(asking, None, scopes, None)
     }
 
     fn issued(
         &self,
-        client: &KnownClient,
+        asking: Asking<'_>,
         grant: Option<(GrantId, UserId)>,
         scopes: Vec<Permission>,
         refresh_token: Option<String>,
     ) -> Result<Issued, Denied> {
+        let client = asking.client;
         let failed = || Denied::Failed(AskError::Crashed);
         let account = client.tenant.account_number();
         let account = self.identity.account_numbered(account).ok_or_else(failed)?;
@@ -394,6 +408,7 @@ impl OAuth {
             client: client.view.client_id,
             grant: grant.map(|(id, _)| id),
             issuer: None,
+            domain: asking.domain.map(str::to_owned),
             user: grant.map(|(_, user)| user),
             account: account.view.account_id,
             mode: client.view.mode,

@@ -6,6 +6,7 @@ use colloquy_model::access_token::AccessToken;
 use colloquy_model::caller::Mode;
 use colloquy_model::id::{AccountId, ClientId, GrantId, UserId};
 use colloquy_model::key::{SecretHash, secret_hash};
+use colloquy_model::public_url::PublicUrl;
 use colloquy_model::scope;
 use colloquy_model::time::Timestamp;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation, decode, decode_header, encode};
@@ -39,12 +40,12 @@ struct Claims {
 pub(super) struct Tokens {
     keys: Arc<SigningKeysView>,
     /// Who issues them, and for whom they are: this server.
-    issuer: String,
+    issuer: PublicUrl,
     remembered: Remembered,
 }
 
 impl Tokens {
-    pub(super) fn new(keys: Arc<SigningKeysView>, issuer: String) -> Self {
+    pub(super) fn new(keys: Arc<SigningKeysView>, issuer: PublicUrl) -> Self {
         Tokens {
             keys,
             issuer,
@@ -60,9 +61,13 @@ impl Tokens {
 
     fn claims(&self, token: &AccessToken) -> Claims {
         let subject = |user: UserId| user.to_string();
+        let issuer = match &token.domain {
+            Some(domain) => self.issuer.at(domain),
+            None => self.issuer.as_str().to_owned(),
+        };
         Claims {
-            iss: self.issuer.clone(),
-            aud: self.issuer.clone(),
+            iss: issuer.clone(),
+            aud: issuer,
             sub: token.user.map_or_else(|| token.client.to_string(), subject),
             client_id: token.client,
             scope: scope::text(&token.scopes),
@@ -106,12 +111,20 @@ impl Tokens {
         }
         let key = self.keys.named(header.kid.as_deref()?)?;
         let mut validation = Validation::new(Algorithm::EdDSA);
-        validation.set_issuer(&[&self.issuer]);
-        validation.set_audience(&[&self.issuer]);
+        // Both are compared below: a token says by its issuer at which domain it was issued.
+        validation.validate_aud = false;
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         // Its end is looked at each time, by the same clock as everything else.
         validation.validate_exp = false;
         let claims: Claims = decode(text, &key.verifies, &validation).ok()?.claims;
+        if claims.aud != claims.iss {
+            return None;
+        }
+        let domain = match claims.iss == self.issuer.as_str() {
+            true => None,
+            // Whose domain it is, is looked at each time.
+            false => Some(self.issuer.host_of(&claims.iss)?.to_owned()),
+        };
         let user = match claims.sub == claims.client_id.to_string() {
             true => None,
             false => Some(claims.sub.parse().ok()?),
@@ -121,6 +134,7 @@ impl Tokens {
             client: claims.client_id,
             grant: claims.grant_id,
             issuer: None,
+            domain,
             user,
             account: claims.account_id,
             mode: claims.mode,

@@ -72,6 +72,7 @@ fn in_path(name: &str) -> String {
         "token" => TOKEN.to_owned(),
         "actor_kind" => "conversation".to_owned(),
         "actor_id" => id_for("conv"),
+        "host" => "chat.shop.example".to_owned(),
         _ => prefix_of(name).map_or_else(|| name.to_owned(), id_for),
     }
 }
@@ -375,6 +376,7 @@ fn is_usually_null(name: &str) -> bool {
         "label",
         "external_id",
         "error",
+        "proven_at",
     ]
     .contains(&name)
 }
@@ -466,6 +468,10 @@ fn string(name: &str, pattern: &str, format: &str) -> String {
     match (name, format) {
         ("updated_at" | "last_message_at" | "last_used_at", _) => "2026-03-15T10:42:00.000Z",
         (_, "date-time") => "2026-03-15T10:30:00.000Z",
+        ("host" | "domain", _) => "chat.shop.example",
+        ("txt_name", _) => "_colloquy.chat.shop.example",
+        ("txt_value", _) => "colloquy-verification=4vKq0tR8bZyWm1XfUo7PsLd9NcHe2JgTa5iQk3BxVrMwY",
+        ("cors_origin", _) => "https://app.shop.example",
         ("email", _) | (_, "email") => "ada@example.com",
         ("url", _) => "https://example.com/hooks/colloquy",
         ("name", _) => "Ada Lovelace",

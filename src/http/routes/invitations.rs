@@ -32,7 +32,8 @@ pub(super) struct InvitationShown<'a> {
 /// Invites the user, or the operator, in the path.
 pub(super) async fn invite(call: ApiCall, _: OptionalJson<Empty>) -> Result<Output, Problem> {
     let token = secret::generate(TOKEN_PREFIX);
-    let url = format!("{}/console/invitations/{token}", call.app.public_url);
+    let base = call.links_base();
+    let url = format!("{base}/console/invitations/{token}");
     let expires_at = call.now + INVITATION_HOLDS;
     let body = |url| -> Bytes {
         let invitation = InvitationShown { url, expires_at };

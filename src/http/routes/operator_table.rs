@@ -1,6 +1,6 @@
 //! The operators' part of the table: accounts and their keys, health, actors and their supervision.
 
-use colloquy_actors::accounts::{Account, ChangeAccount, ChangeKey, ForgetAccount, Key, User};
+use colloquy_actors::accounts::{Account, ChangeKey, ForgetAccount, Key, User};
 use colloquy_actors::audit::{AuditView, ChainPage};
 use colloquy_actors::backup::BackupView;
 use colloquy_actors::key_rotation::{EncryptionView, RotationView};
@@ -22,6 +22,7 @@ use super::{
 /// What operators do, in the order in which the document shows it.
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = of_accounts();
+    all.extend(of_domains());
     all.extend(of_keys());
     all.extend(of_operators());
     all.extend(watching());
@@ -72,14 +73,16 @@ fn of_accounts() -> Vec<Operation> {
         patch(
             "/admin/v1/accounts/{account_id}",
             "changeAccount",
-            records::change::<Account, ChangeAccount>,
+            accounts::change,
         )
         .about(
             TAG,
             "Change an account",
-            "Takes effect for the very next request of its keys.",
+            "Takes effect for the very next request of its keys. A domain is the account's once its TXT record \
+             is found, which is looked up by itself; 409 where another account has proven it.",
         )
         .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
         .shows::<AccountView>(),
         post(
             "/admin/v1/accounts/{account_id}/forget",
@@ -92,6 +95,28 @@ fn of_accounts() -> Vec<Operation> {
             "For good: where texts are encrypted, nobody can read what was written in the account any more, in \
              no copy of the store that is made from now on. Nobody comes in with its keys, users or clients. \
              409 where texts are not encrypted.",
+        )
+        .auth(AuthRequirement::Operator)
+        .refuses(&[Kind::Conflict])
+        .conditional()
+        .shows::<AccountView>(),
+    ]
+}
+
+/// What makes host names an account's own.
+fn of_domains() -> Vec<Operation> {
+    const TAG: &str = "Operators: accounts";
+    vec![
+        post(
+            "/admin/v1/accounts/{account_id}/domains/{host}/verify",
+            "verifyDomain",
+            accounts::verify_domain,
+        )
+        .about(
+            TAG,
+            "Look up a domain's TXT record",
+            "At once, instead of by itself after a while. 409 says what was found where it proves nothing. A \
+             domain that is proven stays so until it is taken from the account's list.",
         )
         .auth(AuthRequirement::Operator)
         .refuses(&[Kind::Conflict])

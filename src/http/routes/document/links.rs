@@ -4,10 +4,11 @@
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web;
-use colloquy_actors::document::Link;
 use colloquy_actors::document::access::{DocumentRole, Requester};
 use colloquy_actors::document::messages::{AddComment, CommandMeta, ListComments, UpdateDocument};
+use colloquy_actors::document::{Link, LinkError};
 use colloquy_model::answer::Answer;
+use colloquy_model::caller::Tenant;
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_runtime::offload;
@@ -137,12 +138,9 @@ fn header(call: &ApiCall) -> Option<String> {
 /// read.
 pub(super) fn known(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), Problem>> {
     async {
-        Ok(call
-            .app
-            .system
-            .documents
-            .knows_link(call.segment(0))
-            .await?)
+        let documents = &call.app.system.documents;
+        let owner = documents.link_owner(call.segment(0)).await?;
+        check_site(call, owner)
     }
     .boxed_local()
 }
@@ -156,12 +154,23 @@ pub(super) fn known_to_people(call: &ApiCall) -> LocalBoxFuture<'_, Result<(), P
 
 /// Opens the link in the path, where its password fits.
 pub(super) async fn opened(call: &ApiCall, password: Option<&str>) -> Result<Link, Problem> {
-    Ok(call
-        .app
-        .system
-        .documents
-        .open_link(call.segment(0), password, &call.caller.actor)
+    let documents = &call.app.system.documents;
+    if call.site.domain().is_some() {
+        // Told before a password is tried.
+        check_site(call, documents.link_owner(call.segment(0)).await?)?;
+    }
+    let actor = &call.caller.actor;
+    Ok(documents
+        .open_link(call.segment(0), password, actor)
         .await?)
+}
+
+/// Refuses a link of another account than the one at whose domain it is opened, as if there were none.
+fn check_site(call: &ApiCall, owner: Tenant) -> Result<(), Problem> {
+    match call.site.serves(owner) {
+        true => Ok(()),
+        false => Err(LinkError::Gone.into()),
+    }
 }
 
 /// Shows the document, and counts the use before the answer leaves.

@@ -103,10 +103,11 @@ pub(super) async fn share(
     call: ApiCall,
     OptionalJson(new): OptionalJson<CreateShare>,
 ) -> Result<Output, Problem> {
+    let base = call.links_base();
     let Addressed { app, id, meta } = addressed(call)?;
     let documents = &app.system.documents;
     let (answer, token) = documents.create_share(id, meta, new).await?;
-    let url = format!("{}/s/{token}", app.public_url);
+    let url = format!("{base}/s/{token}");
     Ok(with_url(answer, &url)?.into())
 }
 

@@ -9,7 +9,7 @@ use super::super::super::problem::Problem;
 const CONSENT: &str = "/console/authorize";
 
 pub(super) async fn authorize(call: ApiCall, query: AuthorizationQuery) -> Result<Output, Problem> {
-    match authorization::check(&call.app, query) {
+    match authorization::check(&call.app, &call.site, query) {
         Ok(_) => {
             let mut written = url::form_urlencoded::Serializer::new(String::new());
             written.extend_pairs(url::form_urlencoded::parse(call.query().as_bytes()));

@@ -17,7 +17,7 @@ use super::super::super::query::NoQuery;
 /// The server's metadata (RFC 8414).
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerMetadata<'a> {
-    /// Who issues tokens: `public_url`.
+    /// Who issues tokens: `public_url`, or the account's domain that was asked.
     issuer: &'a str,
     /// Where browsers are sent.
     authorization_endpoint: String,
@@ -53,7 +53,7 @@ pub(super) struct ServerMetadata<'a> {
 
 const AUTHENTICATED_BY: &[&str] = &["client_secret_basic", "client_secret_post", "none"];
 pub(super) async fn metadata(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let issuer = call.app.public_url.as_str();
+    let issuer = &*call.site.address(&call.app);
     let at = |path: &str| format!("{issuer}{path}");
     Ok(public(&ServerMetadata {
         issuer,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix_web::http::header::AUTHORIZATION;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use colloquy_actors::oauth::{BroughtCode, Denied, Issued, TokenState};
+use colloquy_actors::oauth::{Asking, BroughtCode, Denied, Issued, TokenState};
 use colloquy_model::caller::{Actor, CredentialId};
 use colloquy_model::client::KnownClient;
 use colloquy_model::key::Permission;
@@ -137,6 +137,10 @@ async fn granted(call: &ApiCall, form: TokenForm) -> Result<Issued, Problem> {
         scope::parse(&text).ok_or_else(|| Problem::oauth("invalid_scope", "a scope is not known"))
     });
     let wanted: Option<Vec<Permission>> = wanted.transpose()?;
+    let asking = Asking {
+        client: &client,
+        domain: call.site.domain(),
+    };
     let issued = match given(form.grant_type).as_deref() {
         Some("authorization_code") => {
             let (code, verifier) = (
@@ -149,13 +153,13 @@ async fn granted(call: &ApiCall, form: TokenForm) -> Result<Issued, Problem> {
                 redirect_uri: redirect_uri.as_deref(),
                 verifier: &verifier,
             };
-            oauth.redeem(&client, brought, actor).await
+            oauth.redeem(asking, brought, actor).await
         }
         Some("refresh_token") => {
             let token = required(form.refresh_token, "refresh_token")?;
-            oauth.refresh(&client, &token, wanted, actor).await
+            oauth.refresh(asking, &token, wanted, actor).await
         }
-        Some("client_credentials") => oauth.client_credentials(&client, wanted),
+        Some("client_credentials") => oauth.client_credentials(asking, wanted),
         Some(_) => {
             return Err(Problem::oauth(
                 "unsupported_grant_type",
@@ -202,8 +206,12 @@ pub(super) async fn introspect(
     else {
         return Ok(json(&Introspection::default()));
     };
-    let (id, url) = (client.view.client_id.to_string(), &call.app.public_url);
+    let id = client.view.client_id.to_string();
     let access = access.as_ref();
+    let issuer = access.map(|access| match &access.domain {
+        Some(domain) => call.app.public_url.at(domain),
+        None => call.app.public_url.as_str().to_owned(),
+    });
     Ok(json(&Introspection {
         active: true,
         scope: Some(scope::text(&scopes)),
@@ -212,8 +220,8 @@ pub(super) async fn introspect(
         token_type: access.map(|_| "Bearer"),
         exp: Some(ends_at.0 / 1_000),
         iat: access.map(|access| access.issued_at.0 / 1_000),
-        iss: access.map(|_| url.clone()),
-        aud: access.map(|_| url.clone()),
+        iss: issuer.clone(),
+        aud: issuer,
         jti: access.map(|access| access.id.clone()),
     }))
 }
@@ -288,6 +296,7 @@ fn client(
         .system
         .oauth
         .client(&id, secret.as_deref(), call.now);
+    let client = client.filter(|client| call.site.serves(client.tenant));
     client.ok_or_else(unknown)
 }
 

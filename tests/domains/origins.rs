@@ -1,0 +1,116 @@
+//! Whose pages may call an account.
+
+use serde_json::json;
+
+use super::{host, prove, set, setup};
+use crate::support::client::Call;
+use crate::support::{Account, Answer, Nameserver, Setup};
+
+const APP: &str = "https://app.shop.example";
+const OTHER: &str = "https://app.other.example";
+const CONFIGURED: &str = "https://configured.example";
+
+/// The origin whose pages may read the answer.
+fn allowed(answer: &Answer) -> Option<String> {
+    let header = answer.headers.get("access-control-allow-origin");
+    header.map(|value| value.to_str().unwrap().to_owned())
+}
+
+fn get(account: &Account, origin: &str) -> Call {
+    account.test().get("/v1").with("origin", origin)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_says_whose_pages_may_call_it() {
+    let server = Setup::default()
+        .config(&format!("[cors]\nallowed_origins = [\"{CONFIGURED}\"]\n"))
+        .start();
+    let (a, b, c) = (
+        Account::make(server.anonymous()).await,
+        Account::make(server.anonymous()).await,
+        Account::make(server.anonymous()).await,
+    );
+    set(&a, json!({"cors_origins": [APP]})).await.expect(200);
+    set(&b, json!({"cors_origins": [OTHER]})).await.expect(200);
+    for (account, mine) in [(&a, APP), (&b, OTHER), (&c, CONFIGURED)] {
+        for origin in [APP, OTHER, CONFIGURED, "https://evil.example"] {
+            let answer = get(account, origin).await.expect(200);
+            let expected = (origin == mine).then(|| origin.to_owned());
+            assert_eq!(allowed(&answer), expected, "{mine} {origin}");
+            let varies = answer.headers.get_all("vary").iter();
+            assert!(
+                varies
+                    .filter_map(|one| one.to_str().ok())
+                    .any(|one| one == "Origin")
+            );
+        }
+    }
+    // None at all, all of them, and what config.toml says again.
+    set(&a, json!({"cors_origins": []})).await.expect(200);
+    assert_eq!(allowed(&get(&a, APP).await), None);
+    set(&a, json!({"cors_origins": ["*"]})).await.expect(200);
+    assert_eq!(
+        allowed(&get(&a, "https://any.example").await).as_deref(),
+        Some("*")
+    );
+    set(&a, json!({"cors_origins": null})).await.expect(200);
+    assert_eq!(
+        allowed(&get(&a, CONFIGURED).await).as_deref(),
+        Some(CONFIGURED)
+    );
+    assert_eq!(allowed(&get(&a, APP).await), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preflight_is_answered_for_the_account_of_its_domain_else_for_any() {
+    let names = Nameserver::start();
+    let server = setup(&names)
+        .config(&format!("[cors]\nallowed_origins = [\"{CONFIGURED}\"]\n"))
+        .start();
+    let (a, b) = (
+        Account::make(server.anonymous()).await,
+        Account::make(server.anonymous()).await,
+    );
+    let host = host();
+    prove(&names, &a, &host).await;
+    set(&a, json!({"cors_origins": [APP]})).await.expect(200);
+    set(&b, json!({"cors_origins": [OTHER]})).await.expect(200);
+    let preflight = |origin: &str| {
+        let call = server.anonymous().call("OPTIONS", "/v1/customers");
+        call.with("origin", origin)
+            .with("access-control-request-method", "POST")
+    };
+    // At the server's own host nobody knows yet whose it is …
+    for origin in [APP, OTHER, CONFIGURED] {
+        assert_eq!(
+            allowed(&preflight(origin).await.expect(204)).as_deref(),
+            Some(origin)
+        );
+    }
+    assert_eq!(
+        allowed(&preflight("https://evil.example").await.expect(204)),
+        None
+    );
+    // … so its page learns that its credential is no good, …
+    let refused = server
+        .anonymous()
+        .get("/v1")
+        .with("origin", APP)
+        .await
+        .expect(401);
+    assert_eq!(allowed(&refused).as_deref(), Some(APP));
+    // … at a domain it is known, …
+    for (origin, expected) in [(APP, Some(APP)), (OTHER, None), (CONFIGURED, None)] {
+        let answer = preflight(origin).with("host", &host).await.expect(204);
+        assert_eq!(allowed(&answer).as_deref(), expected, "{origin}");
+    }
+    // … and operators' side is no account's.
+    let admin = server.anonymous().call("OPTIONS", "/admin/v1/accounts");
+    let admin = admin.with("origin", APP).await.expect(204);
+    assert_eq!(allowed(&admin), None);
+    let admin = server
+        .operator()
+        .get("/admin/v1/accounts")
+        .with("origin", APP);
+    assert_eq!(allowed(&admin.await.expect(200)), None);
+}

@@ -1,0 +1,184 @@
+//! The certificates that were issued and are in force, by name, and the one that stands in for them
+//! before the first is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rustls::client::verify_server_name;
+use rustls::pki_types::ServerName;
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+
+use super::super::files::{certificates, validity, with_key};
+use super::domains::Names;
+
+/// What the placeholder calls itself, for whoever looks why it is not trusted.
+const PLACEHOLDER: &str = "Colloquy has no certificate yet";
+
+/// A certificate with its key, from an authority.
+#[derive(Debug)]
+pub(super) struct Issued {
+    certified: Arc<CertifiedKey>,
+    /// In seconds since 1970.
+    begins: i64,
+    /// In seconds since 1970.
+    ends: i64,
+}
+
+impl Issued {
+    /// Made of what is kept for this name, both in PEM.
+    ///
+    /// # Errors
+    /// What is wrong with it: it is not for this name, or its parts do not belong together.
+    pub(super) fn of(name: &str, chain: &str, key: &str) -> Result<Self, String> {
+        let chain = certificates(chain.as_bytes())?;
+        let first = chain.first().ok_or("there is no certificate")?;
+        let (begins, ends) = validity(first).ok_or("it is no certificate of X.509")?;
+        let server = ServerName::try_from(name).map_err(|error| error.to_string())?;
+        let parsed = ParsedCertificate::try_from(first).map_err(|error| error.to_string())?;
+        verify_server_name(&parsed, &server).map_err(|error| error.to_string())?;
+        let certified = Arc::new(with_key(chain, key.as_bytes())?);
+        Ok(Issued {
+            certified,
+            begins,
+            ends,
+        })
+    }
+
+    /// When another one is to be ordered: so many days before its end, or, for 0, when a third of
+    /// its time is left. Two thirds are the most, or it would be renewed for ever.
+    pub(super) fn renewed_at(&self, before_days: f64) -> i64 {
+        renewed_at((self.begins, self.ends), before_days)
+    }
+
+    pub(super) fn ends(&self) -> i64 {
+        self.ends
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "checked: at most some years"
+)]
+fn renewed_at((begins, ends): (i64, i64), before_days: f64) -> i64 {
+    let lifetime = (ends - begins).max(0);
+    let before = match before_days > 0.0 {
+        true => (before_days * 86_400.0) as i64,
+        false => lifetime / 3,
+    };
+    ends - before.min(lifetime / 3 * 2)
+}
+
+/// Those in force.
+pub(crate) struct Certificates {
+    by_name: ArcSwap<BTreeMap<String, Arc<Issued>>>,
+    placeholder: Arc<CertifiedKey>,
+}
+
+impl Certificates {
+    /// None yet, and a placeholder that nobody vouches for.
+    ///
+    /// # Errors
+    /// Why the placeholder can't be made.
+    pub(super) fn new() -> Result<Self, String> {
+        Ok(Certificates {
+            by_name: ArcSwap::default(),
+            placeholder: Arc::new(placeholder()?),
+        })
+    }
+
+    /// The one of exactly this name.
+    pub(super) fn of(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let by_name = self.by_name.load();
+        by_name.get(name).map(|one| Arc::clone(&one.certified))
+    }
+
+    /// The one that is shown to whoever asks for no name, or for one that is not ours: that of the
+    /// first name that has one, otherwise the placeholder.
+    pub(super) fn for_others(&self, wanted: &Names) -> Arc<CertifiedKey> {
+        let first = wanted.iter().find_map(|name| self.of(name));
+        first.unwrap_or_else(|| Arc::clone(&self.placeholder))
+    }
+
+    /// When the one of this name ends, in seconds since 1970.
+    pub(super) fn ends(&self, name: &str) -> Option<i64> {
+        self.by_name.load().get(name).map(|one| one.ends())
+    }
+
+    /// Lets this one hold for connections that come.
+    pub(super) fn put(&self, name: &str, issued: Issued) {
+        let issued = Arc::new(issued);
+        self.by_name.rcu(|before| {
+            let mut by_name = BTreeMap::clone(before);
+            by_name.insert(name.to_owned(), Arc::clone(&issued));
+            by_name
+        });
+    }
+
+    /// Lets those of all other names go.
+    pub(super) fn keep_only(&self, wanted: &Names) {
+        self.by_name.rcu(|before| {
+            let mut by_name = BTreeMap::clone(before);
+            by_name.retain(|name, _| wanted.contains(name));
+            by_name
+        });
+    }
+
+    /// When the one of this name is to be renewed; none where there is none.
+    pub(super) fn renewed_at(&self, name: &str, before_days: f64) -> Option<i64> {
+        let by_name = self.by_name.load();
+        by_name.get(name).map(|one| one.renewed_at(before_days))
+    }
+}
+
+/// A certificate of a new key that vouches for itself and names nobody.
+fn placeholder() -> Result<CertifiedKey, String> {
+    let made = || -> Result<(String, String), rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, PLACEHOLDER);
+        Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+    };
+    let (certificate, key) = made().map_err(|error| error.to_string())?;
+    with_key(certificates(certificate.as_bytes())?, key.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn it_is_renewed_before_its_end_and_never_as_soon_as_it_begins() {
+        const DAY: i64 = 86_400;
+        for (days, before, renewed) in [
+            (90, 0.0, 60),
+            (90, 30.0, 60),
+            (45, 0.0, 30),
+            (6, 0.0, 4),
+            (6, 30.0, 2),
+            (90, 1.0, 89),
+        ] {
+            let at = renewed_at((1_000, 1_000 + days * DAY), before);
+            assert_eq!(at, 1_000 + renewed * DAY, "{days} days, {before} before");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_another_name_is_not_taken() {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        let chain = params.self_signed(&key).unwrap().pem();
+        let other = KeyPair::generate().unwrap().serialize_pem();
+        let key = key.serialize_pem();
+        assert!(Issued::of("a.example", &chain, &key).is_ok());
+        assert!(Issued::of("b.example", &chain, &key).is_err());
+        assert!(Issued::of("a.example", &chain, &other).is_err());
+        assert!(Issued::of("a.example", "", &key).is_err());
+    }
+}

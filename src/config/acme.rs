@@ -99,7 +99,9 @@ fn check_domain(name: &str) -> Result<(), Wrong> {
     }
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     if DnsName::try_from(name).is_err() || !name.chars().all(is_plain) || name.ends_with('.') {
-        not("must be a host name such as \"support.example.com\", in its form with xn-- where it is international")?;
+        not(
+            "must be a host name such as \"support.example.com\", in its form with xn-- where it is international",
+        )?;
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ mod source;
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
-    Acme, Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Encryption, Events, Issuer, Limits,
-    Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search, SecurityHeaders, Server,
-    Store, StoreKind, Supervision, Tls, Webhooks,
+    Acme, Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Encryption, Events, Issuer,
+    Limits, Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search, SecurityHeaders,
+    Server, Store, StoreKind, Supervision, Tls, Webhooks,
 };
 pub use source::{Loaded, Source};
 

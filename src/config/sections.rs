@@ -134,7 +134,9 @@ impl Acme {
 impl std::fmt::Debug for Acme {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Acme");
-        shown.field("domains", &self.domains).finish_non_exhaustive()
+        shown
+            .field("domains", &self.domains)
+            .finish_non_exhaustive()
     }
 }
 

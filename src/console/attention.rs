@@ -156,11 +156,16 @@ fn of_store(app: &AppState, store: &Value) -> Vec<Thing> {
 }
 
 fn of_certificates(app: &AppState) -> Vec<Thing> {
-    let Some(tls) = &app.tls else { return Vec::new() };
+    let Some(tls) = &app.tls else {
+        return Vec::new();
+    };
     let status = tls.acme.as_ref().map(|acme| acme.status());
     let of_acme = status.unwrap_or_default();
     let of_acme = of_acme.iter().filter_map(of_domain).take(DOMAINS_MAX);
-    of_files(tls.days_left()).into_iter().chain(of_acme).collect()
+    of_files(tls.days_left())
+        .into_iter()
+        .chain(of_acme)
+        .collect()
 }
 
 fn of_files(days_left: Option<i64>) -> Option<Thing> {
@@ -182,7 +187,10 @@ fn of_domain(domain: &DomainStatus) -> Option<Thing> {
     let days_left = domain.ends_unix_seconds.map(days_until);
     let what = match (days_left, &domain.problem) {
         (None, _) => format!("There is no TLS certificate for {name} yet"),
-        (Some(days), Some(_)) => format!("The TLS certificate for {name} {}, and was not renewed", ends_in(days)),
+        (Some(days), Some(_)) => format!(
+            "The TLS certificate for {name} {}, and was not renewed",
+            ends_in(days)
+        ),
         (Some(_), None) => return None,
     };
     let problem = domain.problem.as_deref();
@@ -190,7 +198,9 @@ fn of_domain(domain: &DomainStatus) -> Option<Thing> {
         is_bad: days_left.is_none_or(|days| days < 1) && problem.is_some(),
         what,
         meaning: match problem {
-            Some(problem) => format!("{problem}. It is tried again by itself, later each time; SIGHUP has it tried at once."),
+            Some(problem) => format!(
+                "{problem}. It is tried again by itself, later each time; SIGHUP has it tried at once."
+            ),
             None => "It is being ordered.".to_owned(),
         },
         link: "/console/nodes".to_owned(),

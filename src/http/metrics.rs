@@ -107,7 +107,9 @@ fn write_tls(out: &mut MetricsWriter<'_>, tls: &ListenerTls) -> fmt::Result {
         let days_left = days_until(one.ends_unix_seconds?);
         Some(([("host", one.name)], days_left))
     });
-    let of_files = tls.days_left().map(|days| ([("host", String::new())], days));
+    let of_files = tls
+        .days_left()
+        .map(|days| ([("host", String::new())], days));
     out.gauges(
         "tls_certificate_days_left",
         "Whole days until the listener's certificate of a host ends, of those that end soonest.",

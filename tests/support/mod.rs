@@ -18,6 +18,7 @@ pub(crate) mod heard;
 pub(crate) mod log;
 pub(crate) mod mongodb;
 pub(crate) mod nginx;
+pub(crate) mod pebble;
 pub(crate) mod preload;
 pub(crate) mod process;
 pub(crate) mod proxy;

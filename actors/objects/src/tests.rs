@@ -82,7 +82,10 @@ async fn a_secret_is_its_owners_alone_and_what_a_dead_process_left_is_not_listed
     let folder = tempfile::tempdir().unwrap();
     let objects = open(folder.path());
     for content in ["first", "second"] {
-        objects.put_secret("keys/a.pem", content.into()).await.unwrap();
+        objects
+            .put_secret("keys/a.pem", content.into())
+            .await
+            .unwrap();
         assert_eq!(objects.get("keys/a.pem").await.unwrap(), content);
     }
     let mode = |name: &str| {

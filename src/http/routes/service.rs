@@ -122,7 +122,9 @@ fn ready(call: &ApiCall) -> String {
         0 => "ready\n".to_owned(),
         count => {
             let all = status.len();
-            format!("ready\nno TLS certificate yet for {count} of {all} host names: the log says why\n")
+            format!(
+                "ready\nno TLS certificate yet for {count} of {all} host names: the log says why\n"
+            )
         }
     }
 }

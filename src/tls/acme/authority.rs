@@ -123,7 +123,10 @@ impl Authority {
             contact: self.settings.contact.clone(),
         };
         self.storage.put_account(kept).await?;
-        tracing::info!(account = account.id(), "an account was made at the authority of [tls.acme]");
+        tracing::info!(
+            account = account.id(),
+            "an account was made at the authority of [tls.acme]"
+        );
         Ok(account)
     }
 

@@ -84,7 +84,11 @@ impl Challenges {
     /// Has every node give this answer. When it returns, those that have looked before look again.
     pub(super) async fn publish(&self, token: &str, is: Challenge) -> Result<(), StorageError> {
         self.storage.put_challenge(token, &is).await?;
-        self.known.lock().await.by_token.insert(token.to_owned(), is);
+        self.known
+            .lock()
+            .await
+            .by_token
+            .insert(token.to_owned(), is);
         tokio::time::sleep(LOOK_AGAIN).await;
         Ok(())
     }

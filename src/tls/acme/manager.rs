@@ -88,8 +88,7 @@ impl Manager {
         let next = self.acme.domains.wanted();
         let next = next.iter().map(|name| self.due_at(name)).min();
         let seconds = next.map_or(i64::MAX, |at| (at - now()).max(1));
-        self.every
-            .min(Duration::from_secs(seconds.unsigned_abs()))
+        self.every.min(Duration::from_secs(seconds.unsigned_abs()))
     }
 
     /// When the certificate of a name is to be ordered, in seconds since 1970.
@@ -137,7 +136,10 @@ impl Manager {
     fn tell(&mut self, error: &StorageError) {
         let error = error.to_string();
         if self.told.as_ref() != Some(&error) {
-            tracing::warn!(error, "certificates are neither looked for nor ordered: those in force hold on");
+            tracing::warn!(
+                error,
+                "certificates are neither looked for nor ordered: those in force hold on"
+            );
         }
         self.told = Some(error);
     }
@@ -153,7 +155,9 @@ impl Manager {
                 match Issued::of(&name, &kept.chain, &kept.key) {
                     Ok(issued) => self.take_over(&name, issued),
                     Err(error) => tracing::warn!(
-                        name, error, "a certificate that is kept can't be used: another one is ordered"
+                        name,
+                        error,
+                        "a certificate that is kept can't be used: another one is ordered"
                     ),
                 }
             }
@@ -164,7 +168,9 @@ impl Manager {
         failures.retain(|name, _| versions.contains_key(name) || self.unkept.contains(name));
         for (name, version) in versions {
             let place = (FAILURES, name.clone());
-            if !wanted.contains(&name) || self.is_seen(&place, &version) && failures.contains_key(&name) {
+            if !wanted.contains(&name)
+                || self.is_seen(&place, &version) && failures.contains_key(&name)
+            {
                 continue;
             }
             if let Some(failure) = storage.failure(&name).await? {
@@ -229,9 +235,7 @@ impl Manager {
         let acme = &self.acme;
         let one = async || {
             let account = acme.authority.account().await?;
-            acme.authority
-                .order(&account, &acme.challenges, name)
-                .await
+            acme.authority.order(&account, &acme.challenges, name).await
         };
         let issued = match one().await {
             Err(error) if error.is_of_account() => {

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::time::Time;
@@ -140,15 +140,19 @@ pub(super) fn with_key(
     chain: Vec<CertificateDer<'static>>,
     key: &[u8],
 ) -> Result<CertifiedKey, String> {
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| format!("must be a private key in PEM, without a password: {error}"))?;
-    let key = provider().key_provider.load_private_key(key);
-    let key = key.map_err(|error| format!("must be an RSA, ECDSA or Ed25519 key: {error}"))?;
-    let certified = CertifiedKey::new(chain, key);
+    let certified = CertifiedKey::new(chain, private_key(key)?);
     certified
         .keys_match()
         .map_err(|error| format!("must belong to the certificate: {error}"))?;
     Ok(certified)
+}
+
+/// The private key whose text this is.
+pub(super) fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+    let key = PrivateKeyDer::from_pem_slice(pem)
+        .map_err(|error| format!("must be a private key in PEM, without a password: {error}"))?;
+    let key = provider().key_provider.load_private_key(key);
+    key.map_err(|error| format!("must be an RSA, ECDSA or Ed25519 key: {error}"))
 }
 
 /// Looks whether these authorities vouch for a client's certificate, where it shows one.

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use ring::digest::{SHA256, digest};
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, version};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::super::files::{certificates, provider, with_key};
+use super::super::files::{certificates, private_key, provider};
 use super::ACME_TLS;
 use super::storage::{Challenge, Storage, StorageError};
 
@@ -110,7 +110,9 @@ fn answer_of(challenge: &Challenge) -> Result<ServerConfig, String> {
         Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
     };
     let (certificate, key) = made().map_err(|error| error.to_string())?;
-    let certified = with_key(certificates(certificate.as_bytes())?, key.as_bytes())?;
+    let chain = certificates(certificate.as_bytes())?;
+    // Its extension is critical and nobody else's, so that a check of it would refuse it.
+    let certified = CertifiedKey::new(chain, private_key(key.as_bytes())?);
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
         .map_err(|error| error.to_string())?

@@ -102,6 +102,7 @@ fn write_tls(out: &mut MetricsWriter<'_>, tls: &ListenerTls) -> fmt::Result {
     let mut status = status.unwrap_or_default();
     let missing = status.iter().filter(|one| one.ends_unix_seconds.is_none());
     let missing = missing.count();
+    let failing = status.iter().filter(|one| one.problem.is_some()).count();
     status.sort_by_key(|one| one.ends_unix_seconds);
     let ends = status.into_iter().filter_map(|one| {
         let days_left = days_until(one.ends_unix_seconds?);
@@ -115,17 +116,20 @@ fn write_tls(out: &mut MetricsWriter<'_>, tls: &ListenerTls) -> fmt::Result {
         "Whole days until the listener's certificate of a host ends, of those that end soonest.",
         of_files.into_iter().chain(ends).take(HOSTS_MAX),
     )?;
-    let Some(acme) = &tls.acme else { return Ok(()) };
     out.gauge(
         "tls_certificates_missing",
         "Hosts whose certificate is to be ordered and is not there yet.",
-        u64::try_from(missing).unwrap_or(u64::MAX),
+        missing,
+    )?;
+    out.gauge(
+        "tls_certificates_failing",
+        "Hosts for which the latest order of a certificate has failed.",
+        failing,
     )?;
     out.counters(
         "acme_orders_total",
         "Orders of certificates that have ended, by how.",
-        acme.orders
-            .by_outcome()
+        tls.orders()
             .map(|(outcome, count)| ([("outcome", outcome)], count)),
     )
 }

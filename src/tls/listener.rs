@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-use super::acme::{ACME_TLS, Acme, keep_certificates};
+use super::acme::{ACME_TLS, Acme, OrderCounts, keep_certificates};
 use super::files::{Identity, Texts, provider};
 use super::{HTTP_1_1, HTTP_2};
 use crate::config::{Config, ConfigError, Tls};
@@ -131,6 +131,13 @@ impl ListenerTls {
     /// it has.
     pub(crate) fn days_left(&self) -> Option<i64> {
         self.in_force.load().ends_unix_seconds.map(days_until)
+    }
+
+    /// How many orders of certificates have ended since the process began, by how.
+    pub(crate) fn orders(&self) -> [(&'static str, u64); 2] {
+        let none = OrderCounts::default();
+        let acme = self.acme.as_ref();
+        acme.map_or(&none, |acme| &acme.orders).by_outcome()
     }
 
     /// Lets what these settings name hold for connections that come.

@@ -235,6 +235,8 @@ impl Pebble {
             ("DIRECTORY_CA", root),
             ("CONTACT", r#"["mailto:ops@example.com"]"#.to_owned()),
             ("TERMS_OF_SERVICE_AGREED", "true".to_owned()),
+            // Where none is named pebble takes any, by chance.
+            ("PROFILE", "default".to_owned()),
         ]
         .map(|(name, value)| (format!("COLLOQUY__TLS__ACME__{name}"), value))
         .into()

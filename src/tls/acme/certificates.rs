@@ -5,14 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use instant_acme::CertificateIdentifier;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use rustls::client::verify_server_name;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, Der, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::AuthorityKeyIdentifier;
 
 use super::super::files::{certificates, validity, with_key};
 use super::domains::Names;
+
+const DAY_SECONDS: i64 = 86_400;
 
 /// What the placeholder calls itself, for whoever looks why it is not trusted.
 const PLACEHOLDER: &str = "Colloquy has no certificate yet";
@@ -25,6 +31,8 @@ pub(super) struct Issued {
     begins: i64,
     /// In seconds since 1970.
     ends: i64,
+    /// How the authority knows it (RFC 9773, 4.1), where it says who has issued it.
+    id: Option<CertificateIdentifier<'static>>,
 }
 
 impl Issued {
@@ -39,11 +47,13 @@ impl Issued {
         let server = ServerName::try_from(name).map_err(|error| error.to_string())?;
         let parsed = ParsedCertificate::try_from(first).map_err(|error| error.to_string())?;
         verify_server_name(&parsed, &server).map_err(|error| error.to_string())?;
+        let id = id_of(first);
         let certified = Arc::new(with_key(chain, key.as_bytes())?);
         Ok(Issued {
             certified,
             begins,
             ends,
+            id,
         })
     }
 
@@ -56,6 +66,28 @@ impl Issued {
     pub(super) fn ends(&self) -> i64 {
         self.ends
     }
+
+    pub(super) fn id(&self) -> Option<&CertificateIdentifier<'static>> {
+        self.id.as_ref()
+    }
+
+    /// When it is renewed where the authority suggests that time: not on its first day, and not in
+    /// the first third of its time, or an authority that is wrong would have it renewed for ever.
+    pub(super) fn suggested_at(&self, suggested: i64) -> i64 {
+        let young = DAY_SECONDS.min((self.ends - self.begins) / 3);
+        suggested.max(self.begins + young)
+    }
+}
+
+/// How the authority knows a certificate: by its own key's name, and the certificate's number.
+fn id_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let certificate = certificate.tbs_certificate;
+    let (_, authority) = certificate.get::<AuthorityKeyIdentifier>().ok()??;
+    let authority = authority.key_identifier?;
+    let (authority, number) = (authority.as_bytes(), certificate.serial_number.as_bytes());
+    let id = CertificateIdentifier::new(Der::from_slice(authority), Der::from_slice(number));
+    Some(id.into_owned())
 }
 
 #[expect(
@@ -126,10 +158,9 @@ impl Certificates {
         });
     }
 
-    /// When the one of this name is to be renewed; none where there is none.
-    pub(super) fn renewed_at(&self, name: &str, before_days: f64) -> Option<i64> {
-        let by_name = self.by_name.load();
-        by_name.get(name).map(|one| one.renewed_at(before_days))
+    /// All that is known of the one of this name.
+    pub(super) fn issued(&self, name: &str) -> Option<Arc<Issued>> {
+        self.by_name.load().get(name).cloned()
     }
 }
 
@@ -167,6 +198,22 @@ mod tests {
             let at = renewed_at((1_000, 1_000 + days * DAY), before);
             assert_eq!(at, 1_000 + renewed * DAY, "{days} days, {before} before");
         }
+    }
+
+    #[test]
+    fn a_suggestion_of_the_authority_holds_after_the_first_day() {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 4, 1);
+        let chain = params.self_signed(&key).unwrap().pem();
+        let issued = Issued::of("a.example", &chain, &key.serialize_pem()).unwrap();
+        let begins = params.not_before.unix_timestamp();
+        for (suggested, at) in [(0, DAY_SECONDS), (30, 30 * DAY_SECONDS)] {
+            let suggested = begins + suggested * DAY_SECONDS;
+            assert_eq!(issued.suggested_at(suggested), begins + at);
+        }
+        assert!(issued.id().is_none(), "nobody says who has issued it");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::certificates::Issued;
 use super::domains::Names;
 use super::lease::{Lease, Leases};
 use super::storage::{CERTIFICATES, FAILURES, Failure, StorageError};
+use super::suggestions::Suggestions;
 use super::{Acme, now};
 use crate::tls::days_until;
 
@@ -33,6 +34,7 @@ pub(crate) async fn keep_certificates(acme: Arc<Acme>, every: Duration) -> Infal
         seen: BTreeMap::new(),
         told: None,
         unkept: BTreeSet::new(),
+        suggestions: Suggestions::default(),
         acme: Arc::clone(&acme),
         every,
     };
@@ -59,6 +61,7 @@ struct Manager {
     told: Option<String>,
     /// Names of which the storage did not take that their order has failed.
     unkept: BTreeSet<String>,
+    suggestions: Suggestions,
 }
 
 impl Manager {
@@ -67,6 +70,10 @@ impl Manager {
         if !self.look().await {
             return self.every;
         }
+        let acme = Arc::clone(&self.acme);
+        self.suggestions
+            .refresh(&acme.authority, &acme.certificates, &acme.domains.wanted())
+            .await;
         if self.due().is_empty() {
             return self.idle();
         }
@@ -94,10 +101,11 @@ impl Manager {
     /// When the certificate of a name is to be ordered, in seconds since 1970.
     fn due_at(&self, name: &str) -> i64 {
         let acme = &self.acme;
-        let renewed = acme
-            .certificates
-            .renewed_at(name, acme.renew_before_days)
-            .unwrap_or(0);
+        let renewed = acme.certificates.issued(name).map_or(0, |issued| {
+            let at = issued.renewed_at(acme.renew_before_days);
+            let suggested = self.suggestions.at(name, issued.ends());
+            suggested.map_or(at, |suggested| suggested.min(at))
+        });
         let failures = acme.failures.lock();
         let waits = failures.get(name).map_or(0, |failure| failure.next_at);
         renewed.max(waits).max(acme.authority.alone_until())

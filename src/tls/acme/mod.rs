@@ -8,6 +8,7 @@
 //! - `http.rs` how the authority is reached
 //! - `storage.rs` what all nodes share: the account, certificates, orders, failures and challenges
 //! - `lease.rs` which of the nodes orders
+//! - `suggestions.rs` when the authority suggests that certificates are renewed
 //! - `manager.rs` when which certificate is ordered, and when a failed order is tried again
 
 mod authority;
@@ -18,6 +19,7 @@ mod http;
 mod lease;
 mod manager;
 mod storage;
+mod suggestions;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,14 +58,14 @@ pub(crate) struct DomainStatus {
 
 /// How many orders have ended, and how, since the process began.
 #[derive(Debug, Default)]
-pub(crate) struct OrderCounts {
+pub(super) struct OrderCounts {
     issued: AtomicU64,
     failed: AtomicU64,
 }
 
 impl OrderCounts {
     /// Each outcome with its count.
-    pub(crate) fn by_outcome(&self) -> [(&'static str, u64); 2] {
+    pub(super) fn by_outcome(&self) -> [(&'static str, u64); 2] {
         [
             ("issued", self.issued.load(Ordering::Relaxed)),
             ("failed", self.failed.load(Ordering::Relaxed)),
@@ -75,7 +77,7 @@ impl OrderCounts {
 pub(crate) struct Acme {
     /// For which names they are wanted.
     pub(crate) domains: Domains,
-    pub(crate) orders: OrderCounts,
+    pub(super) orders: OrderCounts,
     pub(super) certificates: Certificates,
     challenges: Challenges,
     storage: Arc<Storage>,

@@ -297,7 +297,7 @@ impl Storage {
     }
 
     async fn delete(&self, file: &str) -> Result<(), StorageError> {
-        Ok(self.objects.delete(&self.path(file)).await?)
+        Ok(self.objects.delete_unfinished(&self.path(file)).await?)
     }
 
     fn sealed(&self, text: String) -> Result<String, StorageError> {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::TlsConnector;
 
@@ -25,7 +26,10 @@ const SOON: Duration = Duration::from_secs(90);
 async fn shown(address: &str, name: &str, tls: &ClientConfig) -> Option<CertificateDer<'static>> {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let shaken = TlsConnector::from(Arc::new(tls.clone())).connect(name, stream);
+    let mut tls = tls.clone();
+    // Who takes a session up again is shown nothing.
+    tls.resumption = Resumption::disabled();
+    let shaken = TlsConnector::from(Arc::new(tls)).connect(name, stream);
     let shaken = shaken.await.ok()?;
     Some(shaken.get_ref().1.peer_certificates().unwrap()[0].clone())
 }
@@ -253,6 +257,7 @@ async fn it_is_renewed_before_its_end_and_no_request_is_lost() {
     };
     let (second, answered) = tokio::join!(renewed, load(&url, &address, &tls, &stop));
     assert!(answered > 20, "{answered}");
+    assert!(pebble.was_asked_when_to_renew());
     // An authority that is away: the one that is there is shown to its end, and the log tells.
     pebble.stop();
     until("the failure is told", SOON, async || {

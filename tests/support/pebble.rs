@@ -174,12 +174,21 @@ impl Pebble {
         self.folder.path().join(format!("pebble.log.{start}"))
     }
 
+    /// Whether somebody has asked when it suggests that a certificate is renewed (RFC 9773).
+    pub(crate) fn was_asked_when_to_renew(&self) -> bool {
+        self.log().contains("/draft-ietf-acme-ari")
+    }
+
     /// How many certificates it has issued, and how many orders it was given.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let logs = (1..=self.starts).map(|start| fs::read_to_string(self.log_file(start)).unwrap());
-        let log: String = logs.collect();
+        let log = self.log();
         let count = |text: &str| log.matches(text).count();
         (count("Issued certificate serial"), count("Added order "))
+    }
+
+    fn log(&self) -> String {
+        let logs = (1..=self.starts).map(|start| fs::read_to_string(self.log_file(start)).unwrap());
+        logs.collect()
     }
 
     /// Where it asks over HTTP whether a name is ours.

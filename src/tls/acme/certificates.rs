@@ -139,14 +139,19 @@ impl Certificates {
         self.by_name.load().get(name).map(|one| one.ends())
     }
 
-    /// Lets this one hold for connections that come.
-    pub(super) fn put(&self, name: &str, issued: Issued) {
-        let issued = Arc::new(issued);
-        self.by_name.rcu(|before| {
-            let mut by_name = BTreeMap::clone(before);
-            by_name.insert(name.to_owned(), Arc::clone(&issued));
-            by_name
-        });
+    /// Lets this one hold for connections that come; whether another one did before, or none.
+    pub(super) fn put(&self, name: &str, issued: Issued) -> bool {
+        let before = self.of(name);
+        let is_new = before.is_none_or(|before| before.cert != issued.certified.cert);
+        if is_new {
+            let issued = Arc::new(issued);
+            self.by_name.rcu(|before| {
+                let mut by_name = BTreeMap::clone(before);
+                by_name.insert(name.to_owned(), Arc::clone(&issued));
+                by_name
+            });
+        }
+        is_new
     }
 
     /// Lets those of all other names go.

@@ -195,10 +195,12 @@ impl Manager {
         seen.is_some_and(|seen| version.is_some() && seen == version)
     }
 
+    /// Lets a certificate hold, unless it does already.
     fn take_over(&self, name: &str, issued: Issued) {
         let days_left = days_until(issued.ends());
-        self.acme.certificates.put(name, issued);
-        tracing::info!(name, days_left, "a TLS certificate is in force");
+        if self.acme.certificates.put(name, issued) {
+            tracing::info!(name, days_left, "a TLS certificate is in force");
+        }
     }
 
     /// Orders what is due, while the lease is kept.

@@ -201,6 +201,9 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         if let Some(tls) = &app.tls {
             let every = Duration::from_secs_f64(config.tls.check_seconds);
             actix_web::rt::spawn(tls::keep_fresh(Arc::clone(tls), every));
+            let (hosts, of) = (system.identity.hosts.changes(), Arc::clone(&system));
+            let proven = move || of.identity.hosts.all_proven();
+            actix_web::rt::spawn(tls::follow_domains(Arc::clone(tls), hosts, proven));
         }
         let drain_seconds = config.server.drain_seconds;
         reload::when_told(Arc::clone(&app), Arc::clone(&settings))?;

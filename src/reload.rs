@@ -23,6 +23,8 @@ const LIVE: [&str; 8] = [
 ];
 /// The same of a server that speaks TLS; one that does not can't begin to.
 const LIVE_WITH_TLS: [&str; 3] = ["tls.admin_client_", "tls.certificate", "tls.key"];
+/// The same of a server that orders certificates.
+const LIVE_WITH_ACME: [&str; 1] = ["tls.acme.domains"];
 /// Begins as they do, but what operators may do is settled at the start.
 const DRILLS: &str = "supervision.drills";
 
@@ -65,7 +67,12 @@ fn read_again(app: &AppState, started: &Loaded) -> Result<Loaded, ConfigError> {
 /// Says which settings have changed, and which of them only a restart would let hold.
 fn tell(started: &Loaded, held: &Loaded, read: &Loaded) {
     let has_tls = started.config.tls.is_on() && read.config.tls.is_on();
-    let is_live = |name: &str| is_live(name) || has_tls && is_one_of(&LIVE_WITH_TLS, name);
+    let has_acme = started.config.tls.acme.is_on() && read.config.tls.acme.is_on();
+    let is_live = |name: &str| {
+        is_live(name)
+            || has_tls && is_one_of(&LIVE_WITH_TLS, name)
+            || has_acme && is_one_of(&LIVE_WITH_ACME, name)
+    };
     let mut holds_now = held.changes(read);
     holds_now.retain(|name| is_live(name));
     let mut needs_a_restart = started.changes(read);

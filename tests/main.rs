@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod acme;
 mod addresses;
 mod admin;
 mod alerts;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::support::ports::free_port;
 use crate::support::server::Folder;
 use crate::support::{Setup, mongodb, process, until_now};
 
@@ -13,14 +14,6 @@ const SECRETS: [&str; 4] = ["sk_test_", "sk_prod_", "sk_read_", "op_"];
 
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }
 
 /// A server in this folder that logs a lot.

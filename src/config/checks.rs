@@ -25,9 +25,9 @@ const YEAR_SECONDS: f64 = 31_536_000.0;
 const NOTICE_MONTHS: u32 = 12;
 
 /// The key that is at fault, and what would be right.
-type Wrong = (String, String);
+pub(super) type Wrong = (String, String);
 
-fn wrong(key: &str, right: &str) -> Result<(), Wrong> {
+pub(super) fn wrong(key: &str, right: &str) -> Result<(), Wrong> {
     Err((key.to_owned(), right.to_owned()))
 }
 
@@ -41,7 +41,7 @@ impl Objects {
 }
 
 /// The address of a service of object storage; empty, the provider's own.
-fn check_endpoint(key: &str, endpoint: &str) -> Result<(), Wrong> {
+pub(super) fn check_endpoint(key: &str, endpoint: &str) -> Result<(), Wrong> {
     let is_http = ["http://", "https://"]
         .iter()
         .any(|scheme| endpoint.starts_with(scheme));
@@ -483,18 +483,19 @@ impl Domains {
 impl Tls {
     /// What can be said without the files: these are looked at by whoever speaks TLS with them.
     fn check(&self, server: &Server) -> Result<(), Wrong> {
+        let has_files = !self.certificate.is_empty();
         for (key, value, needs, is_there) in [
-            ("tls.key", &self.key, "tls.certificate", self.is_on()),
+            ("tls.key", &self.key, "tls.certificate", has_files),
             (
                 "tls.admin_client_ca",
                 &self.admin_client_ca,
-                "tls.certificate",
+                "tls.certificate or tls.acme.domains",
                 self.is_on(),
             ),
             (
                 "tls.redirect_from",
                 &self.redirect_from,
-                "tls.certificate",
+                "tls.certificate or tls.acme.domains",
                 self.is_on(),
             ),
             (
@@ -514,7 +515,7 @@ impl Tls {
                 wrong(key, &format!("must be empty unless {needs} is given"))?;
             }
         }
-        if self.is_on() && self.key.is_empty() {
+        if has_files && self.key.is_empty() {
             wrong("tls.key", "must be given where tls.certificate is")?;
         }
         if !(self.check_seconds > 0.0 && self.check_seconds <= 86_400.0) {
@@ -530,7 +531,7 @@ impl Tls {
         if self.is_on() && !url.is_empty() && !url.starts_with("https://") {
             wrong(
                 "server.public_url",
-                "must begin with https:// where tls.certificate is given",
+                "must begin with https:// where tls.certificate or tls.acme.domains is given",
             )?;
         }
         if !self.redirect_from.is_empty() && url.is_empty() {
@@ -539,7 +540,7 @@ impl Tls {
                 "must be given where tls.redirect_from is: it says where that leads",
             )?;
         }
-        Ok(())
+        self.acme.check()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settings: one struct per section. Knows no defaults: these stand in config.toml, which is
 //! compiled in.
 
+mod acme;
 mod checks;
 mod convert;
 mod overlay;
@@ -10,7 +11,7 @@ mod source;
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
-    Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Domains, Encryption, Events,
+    Acme, Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Domains, Encryption, Events,
     Issuer, Limits, Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search,
     SecurityHeaders, Server, Store, StoreKind, Supervision, Tls, Traces, Webhooks,
 };

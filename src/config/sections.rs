@@ -101,12 +101,47 @@ pub struct Tls {
     pub admin_client_key: String,
     pub check_seconds: f64,
     pub redirect_from: String,
+    pub acme: Acme,
 }
 
 impl Tls {
     /// Whether the server speaks TLS itself.
     pub(crate) fn is_on(&self) -> bool {
-        !self.certificate.is_empty()
+        !self.certificate.is_empty() || self.acme.is_on()
+    }
+}
+
+/// `[tls.acme]`
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct Acme {
+    pub domains: Vec<String>,
+    pub directory: String,
+    pub directory_ca: String,
+    pub contact: Vec<String>,
+    pub terms_of_service_agreed: bool,
+    pub external_account_id: String,
+    pub external_account_key: String,
+    pub profile: String,
+    pub storage: String,
+    pub storage_endpoint: String,
+    pub renew_before_days: f64,
+}
+
+impl Acme {
+    /// Whether certificates are ordered.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.domains.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Acme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Acme");
+        shown
+            .field("domains", &self.domains)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,6 +8,7 @@ use super::history::{ANSWERED, FAILED, REFUSED, Series, TURNED_AWAY};
 use super::parts::{badge, grouped, is, number, target, text};
 use super::session::Session;
 use crate::http::{AppState, Found};
+use crate::tls::{DomainStatus, days_until};
 
 /// Commits that take longer than this, in milliseconds, are slow.
 const COMMIT_MS_SLOW: f64 = 500.0;
@@ -25,6 +26,8 @@ const SHARE_FAILED: f64 = 0.01;
 const SHARE_REFUSED: f64 = 0.5;
 /// In fewer days a certificate should be renewed; whoever renews by themselves has done so before.
 const DAYS_LEFT_FEW: i64 = 14;
+/// Host names that are told of.
+const DOMAINS_MAX: usize = 10;
 /// Endpoints that are looked at.
 const ENDPOINTS_MAX: u64 = 1_000;
 
@@ -65,7 +68,7 @@ pub(super) async fn look(app: &AppState, session: &Session, hour: &Series) -> Lo
         Err(reason) => things.push(unknown("webhook endpoints", &reason, "/console/store")),
     }
     things.extend(of_requests(hour));
-    things.extend(of_certificate(app));
+    things.extend(of_certificates(app));
     things.sort_by_key(|thing| !thing.is_bad);
     Looked {
         things,
@@ -152,20 +155,65 @@ fn of_store(app: &AppState, store: &Value) -> Vec<Thing> {
     things
 }
 
-fn of_certificate(app: &AppState) -> Option<Thing> {
-    let days_left = app.tls.as_ref()?.days_left();
-    (days_left < DAYS_LEFT_FEW).then(|| Thing {
+fn of_certificates(app: &AppState) -> Vec<Thing> {
+    let Some(tls) = &app.tls else {
+        return Vec::new();
+    };
+    let status = tls.acme.as_ref().map(|acme| acme.status());
+    let of_acme = status.unwrap_or_default();
+    let of_acme = of_acme.iter().filter_map(of_domain).take(DOMAINS_MAX);
+    of_files(tls.days_left())
+        .into_iter()
+        .chain(of_acme)
+        .collect()
+}
+
+fn of_files(days_left: Option<i64>) -> Option<Thing> {
+    let days_left = days_left.filter(|days| *days < DAYS_LEFT_FEW)?;
+    Some(Thing {
         is_bad: days_left < 1,
-        what: match days_left {
-            ..0 => "The TLS certificate has ended".to_owned(),
-            0 => "The TLS certificate ends today".to_owned(),
-            days => format!("The TLS certificate ends in {days} days"),
-        },
+        what: format!("The TLS certificate {}", ends_in(days_left)),
         meaning: "Put the renewed files in their place: they are taken from there without a restart, or the log says why not."
             .to_owned(),
         link: "/console/nodes".to_owned(),
         action: "See the nodes",
     })
+}
+
+/// What is wrong with a name whose certificate is ordered. One that has failed once is tried again by
+/// itself, and there is time for that.
+fn of_domain(domain: &DomainStatus) -> Option<Thing> {
+    let name = &domain.name;
+    let days_left = domain.ends_unix_seconds.map(days_until);
+    let what = match (days_left, &domain.problem) {
+        (None, _) => format!("There is no TLS certificate for {name} yet"),
+        (Some(days), Some(_)) => format!(
+            "The TLS certificate for {name} {}, and was not renewed",
+            ends_in(days)
+        ),
+        (Some(_), None) => return None,
+    };
+    let problem = domain.problem.as_deref();
+    Some(Thing {
+        is_bad: days_left.is_none_or(|days| days < 1) && problem.is_some(),
+        what,
+        meaning: match problem {
+            Some(problem) => format!(
+                "{problem}. It is tried again by itself, later each time; SIGHUP has it tried at once."
+            ),
+            None => "It is being ordered.".to_owned(),
+        },
+        link: "/console/nodes".to_owned(),
+        action: "See the nodes",
+    })
+}
+
+fn ends_in(days_left: i64) -> String {
+    match days_left {
+        ..0 => "has ended".to_owned(),
+        0 => "ends today".to_owned(),
+        days => format!("ends in {days} days"),
+    }
 }
 
 fn of_kind(kind: &Value) -> Vec<Thing> {

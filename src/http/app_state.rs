@@ -86,7 +86,7 @@ impl AppState {
     ) -> Result<Self, ConfigError> {
         let router = Router::new(routes::operations());
         let live = LiveSettings::new(router.operations(), config, public_url)?;
-        let tls = config.tls.is_on().then(|| ListenerTls::new(&config.tls));
+        let tls = config.tls.is_on().then(|| ListenerTls::new(config));
         let tls = tls.transpose()?;
         let connections_max = descriptors::connections(config.server.connections_max);
         let idle = IdleLimits::new(config);

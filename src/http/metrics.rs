@@ -14,11 +14,14 @@ use super::connections::Connections;
 use super::realtime::LiveConnections;
 use super::request_metrics::RequestMetrics;
 use super::saturation::Saturation;
-use crate::tls::ListenerTls;
+use crate::tls::{ListenerTls, days_until};
 use crate::traces::Traces;
 
 /// Every metric's name begins with it.
 const PREFIX: &str = "colloquy";
+
+/// Hosts whose certificates have a series of their own.
+const HOSTS_MAX: usize = 100;
 
 /// What `/metrics` answers is declared as.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -61,11 +64,7 @@ impl Metrics {
             out.gauge("connections", "Connections that are open.", open)
         });
         metrics.register(move |out| match &tls {
-            Some(tls) => out.gauge(
-                "tls_certificate_days_left",
-                "Whole days until the listener's certificate ends.",
-                tls.days_left(),
-            ),
+            Some(tls) => write_tls(out, tls),
             None => Ok(()),
         });
         metrics.register(move |out| {
@@ -105,6 +104,45 @@ impl Metrics {
         let _ = text::encode(&mut text, &self.0);
         text
     }
+}
+
+/// Writes what is known of the listener's certificates: by the name that they are for, and without one
+/// for the certificate of the files.
+fn write_tls(out: &mut MetricsWriter<'_>, tls: &ListenerTls) -> fmt::Result {
+    let status = tls.acme.as_ref().map(|acme| acme.status());
+    let mut status = status.unwrap_or_default();
+    let missing = status.iter().filter(|one| one.ends_unix_seconds.is_none());
+    let missing = missing.count();
+    let failing = status.iter().filter(|one| one.problem.is_some()).count();
+    status.sort_by_key(|one| one.ends_unix_seconds);
+    let ends = status.into_iter().filter_map(|one| {
+        let days_left = days_until(one.ends_unix_seconds?);
+        Some(([("host", one.name)], days_left))
+    });
+    let of_files = tls
+        .days_left()
+        .map(|days| ([("host", String::new())], days));
+    out.gauges(
+        "tls_certificate_days_left",
+        "Whole days until the listener's certificate of a host ends, of those that end soonest.",
+        of_files.into_iter().chain(ends).take(HOSTS_MAX),
+    )?;
+    out.gauge(
+        "tls_certificates_missing",
+        "Hosts whose certificate is to be ordered and is not there yet.",
+        missing,
+    )?;
+    out.gauge(
+        "tls_certificates_failing",
+        "Hosts for which the latest order of a certificate has failed.",
+        failing,
+    )?;
+    out.counters(
+        "acme_orders_total",
+        "Orders of certificates that have ended, by how.",
+        tls.orders()
+            .map(|(outcome, count)| ([("outcome", outcome)], count)),
+    )
 }
 
 /// What writes some of the metrics whenever they are read.

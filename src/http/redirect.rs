@@ -1,20 +1,34 @@
-//! What the listener for plain HTTP answers: that the same is found over HTTPS, and nothing else.
+//! What the listener for plain HTTP answers: that the same is found over HTTPS, and nothing else; only
+//! who asks by ACME whether a name is ours is answered here.
 
 use std::rc::Rc;
 
 use actix_http::body::BoxBody;
-use actix_http::header::{HOST, HeaderValue, LOCATION};
+use actix_http::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
 use actix_http::{HttpMessage, Request, Response, StatusCode};
 
 use super::app_state::AppState;
 use super::connection_data::ConnectionData;
 use super::site::Site;
 
+/// Where an authority asks (RFC 8555, 8.3); its token follows.
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
+/// What no token is longer than.
+const TOKEN_CHARS_MAX: usize = 200;
+
 /// Leads to the same path at the public address, or at the account's domain that was asked, whatever
 /// the request's method.
-pub(super) fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
+pub(super) async fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
     let connection: Option<&Rc<ConnectionData>> = request.conn_data();
     connection.into_iter().for_each(|one| one.turns.begin());
+    if let Some(answer) = challenge(app, request).await {
+        let mut response = Response::build(StatusCode::OK);
+        response.insert_header((
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        ));
+        return response.body(answer).map_into_boxed_body();
+    }
     let target = request.uri().path_and_query().map(|target| target.as_str());
     // `OPTIONS *` and `CONNECT` have no path.
     let target = target.filter(|target| target.starts_with('/'));
@@ -30,4 +44,15 @@ pub(super) fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
         response.insert_header((LOCATION, place));
     }
     response.finish().map_into_boxed_body()
+}
+
+/// What an authority is answered that looks whether a name is ours; none where nobody has told it to.
+async fn challenge(app: &AppState, request: &Request) -> Option<String> {
+    let acme = app.tls.as_ref()?.acme.as_ref()?;
+    let token = request.path().strip_prefix(CHALLENGES)?;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if token.len() > TOKEN_CHARS_MAX || !token.bytes().all(is_token) {
+        return None;
+    }
+    acme.challenge_over_http(token).await
 }

@@ -113,8 +113,8 @@ impl Bound {
             builder = builder.listen("redirect", redirecting, move || {
                 let app = Arc::clone(&app);
                 let answers = fn_service(move |request: Request| {
-                    let answer = redirect::answer(&app, &request);
-                    ready(Ok::<_, Response<BoxBody>>(answer))
+                    let app = Arc::clone(&app);
+                    async move { Ok::<_, Response<BoxBody>>(redirect::answer(&app, &request).await) }
                 });
                 reception.clone().receive(answers)
             })?;
@@ -234,9 +234,8 @@ impl Reception {
         let stream = match &self.tls {
             None => Stream::Plain(stream),
             Some(tls) => {
-                let shaking = tls.acceptor().accept(stream);
-                let encrypted = timeout(self.limits.head, shaking).await.ok()?;
-                Stream::Encrypted(Box::new(encrypted.ok()?))
+                let encrypted = timeout(self.limits.head, tls.accept(stream)).await;
+                Stream::Encrypted(Box::new(encrypted.ok()??))
             }
         };
         Some((stream, admitted))

@@ -9,9 +9,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
+use x509_cert::time::Time;
 
 use super::bad;
 use crate::config::{ConfigError, Tls};
@@ -32,8 +33,8 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
 /// The text of each file, or setting, of which an [`Identity`] is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Texts {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+    /// The certificate and its key, where there are files of them.
+    own: Option<(Vec<u8>, Vec<u8>)>,
     admin_client_ca: Option<Vec<u8>>,
 }
 
@@ -45,9 +46,15 @@ impl Texts {
     pub(super) fn read(settings: &Tls) -> Result<Self, ConfigError> {
         let authorities = Some(&settings.admin_client_ca).filter(|ca| !ca.is_empty());
         let read_authorities = |ca: &String| text("admin_client_ca", ca);
+        let own = match settings.certificate.as_str() {
+            "" => None,
+            certificate => Some((
+                text("certificate", certificate)?,
+                text("key", &settings.key)?,
+            )),
+        };
         Ok(Texts {
-            certificate: text("certificate", &settings.certificate)?,
-            key: text("key", &settings.key)?,
+            own,
             admin_client_ca: authorities.map(read_authorities).transpose()?,
         })
     }
@@ -55,9 +62,10 @@ impl Texts {
 
 /// The server as it shows itself, and whose client certificates it takes.
 pub(super) struct Identity {
-    pub(super) certified: CertifiedKey,
-    /// When the first certificate of the chain ends, in seconds since 1970.
-    pub(super) ends_unix_seconds: u64,
+    /// The certificate of the files; none where there are only those of ACME.
+    pub(super) certified: Option<Arc<CertifiedKey>>,
+    /// When the first certificate of the files' chain ends, in seconds since 1970.
+    pub(super) ends_unix_seconds: Option<i64>,
     /// Who vouches for operators; none where they need no certificate.
     pub(super) operators: Option<Arc<dyn ClientCertVerifier>>,
 }
@@ -76,15 +84,9 @@ impl Identity {
     /// # Errors
     /// The first setting whose text can't be used.
     pub(super) fn of(settings: &Tls, texts: &Texts) -> Result<Self, ConfigError> {
-        let wrong = |right| bad("certificate", &settings.certificate, right);
-        let chain = certificates(&texts.certificate).map_err(wrong)?;
-        let ends = chain.iter().map(ends_unix_seconds);
-        let ends: Option<Vec<u64>> = ends.collect();
-        let ends_unix_seconds = ends.and_then(|ends| ends.into_iter().min());
-        let ends_unix_seconds =
-            ends_unix_seconds.ok_or_else(|| wrong("must be certificates of X.509".to_owned()))?;
-        let certified =
-            with_key(chain, &texts.key).map_err(|right| bad("key", &settings.key, right))?;
+        let own = texts.own.as_ref();
+        let own = own.map(|own| of_files(settings, own)).transpose()?;
+        let (certified, ends_unix_seconds) = own.unzip();
         let authorities = texts.admin_client_ca.as_deref();
         let operators = authorities.map(vouching).transpose();
         let operators =
@@ -95,6 +97,21 @@ impl Identity {
             operators,
         })
     }
+}
+
+/// The certificate of the files with its key, and when the first of its chain ends.
+fn of_files(
+    settings: &Tls,
+    (certificate, key): &(Vec<u8>, Vec<u8>),
+) -> Result<(Arc<CertifiedKey>, i64), ConfigError> {
+    let wrong = |right| bad("certificate", &settings.certificate, right);
+    let chain = certificates(certificate).map_err(wrong)?;
+    let ends = chain.iter().map(|one| Some(validity(one)?.1));
+    let ends: Option<Vec<i64>> = ends.collect();
+    let ends = ends.and_then(|ends| ends.into_iter().min());
+    let ends = ends.ok_or_else(|| wrong("must be certificates of X.509".to_owned()))?;
+    let certified = with_key(chain, key).map_err(|right| bad("key", &settings.key, right))?;
+    Ok((Arc::new(certified), ends))
 }
 
 /// The PEM that a setting holds or names.
@@ -123,15 +140,19 @@ pub(super) fn with_key(
     chain: Vec<CertificateDer<'static>>,
     key: &[u8],
 ) -> Result<CertifiedKey, String> {
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| format!("must be a private key in PEM, without a password: {error}"))?;
-    let key = provider().key_provider.load_private_key(key);
-    let key = key.map_err(|error| format!("must be an RSA, ECDSA or Ed25519 key: {error}"))?;
-    let certified = CertifiedKey::new(chain, key);
+    let certified = CertifiedKey::new(chain, private_key(key)?);
     certified
         .keys_match()
         .map_err(|error| format!("must belong to the certificate: {error}"))?;
     Ok(certified)
+}
+
+/// The private key whose text this is.
+pub(super) fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+    let key = PrivateKeyDer::from_pem_slice(pem)
+        .map_err(|error| format!("must be a private key in PEM, without a password: {error}"))?;
+    let key = provider().key_provider.load_private_key(key);
+    key.map_err(|error| format!("must be an RSA, ECDSA or Ed25519 key: {error}"))
 }
 
 /// Looks whether these authorities vouch for a client's certificate, where it shows one.
@@ -147,9 +168,10 @@ fn vouching(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
         .map_err(|error| format!("must be authorities' certificates: {error}"))
 }
 
-/// When a certificate ends; none where it is none.
-fn ends_unix_seconds(certificate: &CertificateDer<'static>) -> Option<u64> {
+/// When a certificate begins and ends, in seconds since 1970; none where it is none.
+pub(super) fn validity(certificate: &CertificateDer<'static>) -> Option<(i64, i64)> {
     let certificate = Certificate::from_der(certificate).ok()?;
-    let ends = certificate.tbs_certificate.validity.not_after;
-    Some(ends.to_unix_duration().as_secs())
+    let validity = certificate.tbs_certificate.validity;
+    let seconds = |at: Time| i64::try_from(at.to_unix_duration().as_secs()).ok();
+    Some((seconds(validity.not_before)?, seconds(validity.not_after)?))
 }

@@ -11,20 +11,26 @@ use colloquy_model::time::Timestamp;
 use parking_lot::Mutex;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::sign::SingleCertAndKey;
+use rustls::server::{Acceptor, ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use super::acme::{ACME_TLS, Acme, OrderCounts, keep_certificates};
 use super::files::{Identity, Texts, provider};
 use super::{HTTP_1_1, HTTP_2};
-use crate::config::{ConfigError, Tls};
+use crate::config::{Config, ConfigError, Tls};
 
 const DAY_SECONDS: i64 = 86_400;
 
 /// What new connections are met with.
 struct InForce {
     config: Arc<ServerConfig>,
-    ends_unix_seconds: u64,
+    /// When the certificate of the files ends, in seconds since 1970.
+    ends_unix_seconds: Option<i64>,
     operators: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -39,18 +45,20 @@ struct Origin {
 
 impl Origin {
     /// What the settings name now, where that is not in force.
-    fn changed(&self) -> Result<Option<(Texts, InForce)>, ConfigError> {
+    fn changed(&self, acme: Option<&Arc<Acme>>) -> Result<Option<(Texts, InForce)>, ConfigError> {
         let now = Texts::read(&self.settings)?;
         if now == self.seen {
             return Ok(None);
         }
-        let in_force = InForce::of(&self.settings, &now)?;
+        let in_force = InForce::of(&self.settings, &now, acme)?;
         Ok(Some((now, in_force)))
     }
 }
 
 /// The TLS of a listener.
 pub(crate) struct ListenerTls {
+    /// The certificates that an authority issues, where the settings name one.
+    pub(crate) acme: Option<Arc<Acme>>,
     in_force: ArcSwap<InForce>,
     origin: Mutex<Origin>,
 }
@@ -66,10 +74,14 @@ impl ListenerTls {
     ///
     /// # Errors
     /// The first setting whose file can't be used.
-    pub(crate) fn new(settings: &Tls) -> Result<Arc<Self>, ConfigError> {
+    pub(crate) fn new(config: &Config) -> Result<Arc<Self>, ConfigError> {
+        let settings = &config.tls;
+        let acme = settings.acme.is_on().then(|| Acme::new(config));
+        let acme = acme.transpose()?.map(Arc::new);
         let seen = Texts::read(settings)?;
-        let in_force = InForce::of(settings, &seen)?;
+        let in_force = InForce::of(settings, &seen, acme.as_ref())?;
         Ok(Arc::new(ListenerTls {
+            acme,
             in_force: ArcSwap::from_pointee(in_force),
             origin: Mutex::new(Origin {
                 settings: settings.clone(),
@@ -79,9 +91,23 @@ impl ListenerTls {
         }))
     }
 
-    /// Shakes hands with the connections that come now.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.in_force.load().config))
+    /// Shakes hands with a connection that comes now; none where that fails, or where it wanted to
+    /// know no more than whether a name is ours.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let config = Arc::clone(&self.in_force.load().config);
+        let Some(acme) = &self.acme else {
+            return TlsAcceptor::from(config).accept(stream).await.ok();
+        };
+        let begun = LazyConfigAcceptor::new(Acceptor::default(), stream);
+        let begun = begun.await.ok()?;
+        if !is_challenge(&begun.client_hello()) {
+            return begun.into_stream(config).await.ok();
+        }
+        let name = begun.client_hello().server_name()?.to_owned();
+        let challenge = acme.challenge_over_tls(&name).await?;
+        // The handshake is the answer: nothing is said inside of it.
+        let _ = begun.into_stream(challenge).await;
+        None
     }
 
     /// Whether operators have to show a client certificate.
@@ -102,10 +128,17 @@ impl ListenerTls {
         })
     }
 
-    /// In how many whole days the certificate ends; less than 0 where it has.
-    pub(crate) fn days_left(&self) -> i64 {
-        let ends = i64::try_from(self.in_force.load().ends_unix_seconds).unwrap_or(i64::MAX);
-        (ends - Timestamp::now().unix_seconds()).div_euclid(DAY_SECONDS)
+    /// In how many whole days the certificate of the files ends, where there is one; less than 0 where
+    /// it has.
+    pub(crate) fn days_left(&self) -> Option<i64> {
+        self.in_force.load().ends_unix_seconds.map(days_until)
+    }
+
+    /// How many orders of certificates have ended since the process began, by how.
+    pub(crate) fn orders(&self) -> [(&'static str, u64); 2] {
+        let none = OrderCounts::default();
+        let acme = self.acme.as_ref();
+        acme.map_or(&none, |acme| &acme.orders).by_outcome()
     }
 
     /// Lets what these settings name hold for connections that come.
@@ -117,7 +150,11 @@ impl ListenerTls {
         let seen = Texts::read(settings)?;
         // Who has been here need not shake hands anew for nothing.
         if seen != origin.seen {
-            self.put_in_force(InForce::of(settings, &seen)?);
+            self.put_in_force(InForce::of(settings, &seen, self.acme.as_ref())?);
+        }
+        if let Some(acme) = self.acme.iter().find(|_| settings.acme.is_on()) {
+            acme.domains.set_of_settings(&settings.acme.domains);
+            acme.try_again();
         }
         *origin = Origin {
             settings: settings.clone(),
@@ -131,7 +168,7 @@ impl ListenerTls {
     /// told once, and what held before holds on.
     fn refresh(&self) {
         let mut origin = self.origin.lock();
-        match origin.changed() {
+        match origin.changed(self.acme.as_ref()) {
             Ok(None) => origin.told = None,
             Ok(Some((seen, in_force))) => {
                 (origin.seen, origin.told) = (seen, None);
@@ -148,12 +185,12 @@ impl ListenerTls {
     fn put_in_force(&self, in_force: InForce) {
         self.in_force.store(Arc::new(in_force));
         let days_left = self.days_left();
-        tracing::info!(days_left, "the TLS certificate was read again");
+        tracing::info!(?days_left, "the TLS certificate was read again");
     }
 }
 
 impl InForce {
-    fn of(settings: &Tls, texts: &Texts) -> Result<Self, ConfigError> {
+    fn of(settings: &Tls, texts: &Texts, acme: Option<&Arc<Acme>>) -> Result<Self, ConfigError> {
         let identity = Identity::of(settings, texts)?;
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(provider)
@@ -163,8 +200,10 @@ impl InForce {
             Some(operators) => builder.with_client_cert_verifier(Arc::clone(operators)),
             None => builder.with_no_client_auth(),
         };
-        let certified = SingleCertAndKey::from(identity.certified);
-        let mut config = builder.with_cert_resolver(Arc::new(certified));
+        let mut config = builder.with_cert_resolver(Arc::new(ByName {
+            acme: acme.cloned(),
+            of_files: identity.certified,
+        }));
         config.alpn_protocols = [HTTP_2, HTTP_1_1].map(<[u8]>::to_vec).into();
         Ok(InForce {
             config: Arc::new(config),
@@ -174,8 +213,54 @@ impl InForce {
     }
 }
 
-/// Looks at the files again and again, for as long as the process runs.
+/// Chooses the certificate by the name that a connection asks for.
+#[derive(Debug)]
+struct ByName {
+    acme: Option<Arc<Acme>>,
+    of_files: Option<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        match &self.acme {
+            Some(acme) => acme.certificate(hello.server_name(), self.of_files.as_ref()),
+            None => self.of_files.clone(),
+        }
+    }
+}
+
+/// Whether it asks for nothing but whether a name is ours (RFC 8737).
+fn is_challenge(hello: &ClientHello<'_>) -> bool {
+    let protocols = hello.alpn();
+    protocols.is_some_and(|mut all| all.any(|protocol| protocol == ACME_TLS))
+}
+
+/// How many whole days it is until then; less than 0 where it is past.
+pub(crate) fn days_until(unix_seconds: i64) -> i64 {
+    (unix_seconds - Timestamp::now().unix_seconds()).div_euclid(DAY_SECONDS)
+}
+
+/// Has certificates issued for the domains of accounts, too: those that are proven now, and again after
+/// each change of them.
+pub(crate) async fn follow_domains(
+    tls: Arc<ListenerTls>,
+    mut changes: watch::Receiver<u64>,
+    proven: impl Fn() -> Vec<String>,
+) {
+    let Some(acme) = &tls.acme else { return };
+    loop {
+        acme.domains.set_of_accounts(&proven());
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks at the files again and again, and has certificates ordered, for as long as the process runs.
 pub(crate) async fn keep_fresh(tls: Arc<ListenerTls>, every: Duration) -> Infallible {
+    if let Some(acme) = &tls.acme {
+        actix_web::rt::spawn(keep_certificates(Arc::clone(acme), every));
+    }
     loop {
         tokio::time::sleep(every).await;
         tls.refresh();

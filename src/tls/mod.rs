@@ -1,17 +1,21 @@
-//! TLS of the server's own listener: the certificate and its key as files, what is in force of them,
-//! and how the program's own commands know the server by its certificate. Knows no HTTP.
+//! TLS of the server's own listener: the certificate and its key as files, certificates that an
+//! authority issues, what is in force of them, and how the program's own commands know the server by
+//! its certificate. Knows no route and no request.
 //!
+//! - `acme/` certificates by ACME: for each host name one, ordered and renewed by the server itself
 //! - `files.rs` reads what the settings name, and finds whether it fits together
 //! - `listener.rs` what is in force for connections that come, and how it is replaced
 //! - `client.rs` TLS as a client of this server, by exactly the certificate that the settings name
 
+mod acme;
 mod client;
 mod files;
 mod listener;
 
+pub(crate) use acme::DomainStatus;
 pub(crate) use client::of_this_server;
 pub(crate) use files::is_pem;
-pub(crate) use listener::{ListenerTls, keep_fresh};
+pub(crate) use listener::{ListenerTls, days_until, follow_domains, keep_fresh};
 
 use crate::config::{Config, ConfigError};
 
@@ -24,10 +28,20 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 /// # Errors
 /// The first setting whose file can't be used.
 pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
-    if config.tls.is_on() {
-        files::Identity::read(&config.tls)?;
+    let tls = &config.tls;
+    if tls.is_on() {
+        files::Identity::read(tls)?;
+        client::check(tls)?;
     }
-    of_this_server(&config.tls).map(|_| ())
+    match tls.acme.is_on() {
+        true => acme::check(&tls.acme),
+        false => Ok(()),
+    }
+}
+
+/// That a setting of `[tls.acme]` can't be used.
+fn bad_acme(key: &str, value: &str, right: String) -> ConfigError {
+    bad(&format!("acme.{key}"), value, right)
 }
 
 /// That a setting of `[tls]` can't be used.

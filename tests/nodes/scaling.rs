@@ -1,16 +1,14 @@
 //! From one node to three and back behind nginx, as an autoscaler does it.
 
-use std::net::TcpListener;
-
 use super::load::Load;
 use super::rolling::stop;
 use super::{SLACK, nodes};
+use crate::support::ports::free_port;
 use crate::support::{Nginx, Server, Setup, until};
 
 /// Where a node will listen that is not there yet.
 fn reserved() -> String {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 fn joining(first: &Server, address: &str) -> Server {

@@ -2,11 +2,12 @@
 //! each object as a file of its own.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::ports::free_port;
 use super::server::Setup;
 use super::{files, process, until_now};
 
@@ -28,13 +29,11 @@ impl Bucket {
         let folder =
             tempfile::TempDir::with_prefix_in("bucket-", env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::create_dir(folder.path().join(NAME)).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut bucket = Bucket {
             folder,
-            port: free.local_addr().unwrap().port(),
+            port: free_port(),
             gateway: None,
         };
-        drop(free);
         bucket.open();
         bucket
     }

@@ -2,13 +2,14 @@
 //! takes into a file.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::ports::free_port;
 use super::server::Setup;
 use super::{process, until, until_now};
 
@@ -67,9 +68,7 @@ impl Collector {
     pub(crate) fn start() -> Self {
         let folder =
             tempfile::TempDir::with_prefix_in("otelcol-", env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         let mut collector = Collector {
             folder,
             port,

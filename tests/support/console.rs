@@ -72,6 +72,16 @@ impl Person {
         Self::at(&server.address())
     }
 
+    /// Whoever has the operator token, signed in at a server that speaks TLS.
+    pub(crate) async fn operator_over_tls(server: &Server, tls: rustls::ClientConfig) -> Self {
+        let mut person = Self::by(tls, format!("https://{}", server.address()));
+        person
+            .sign_in(&[("token", super::OPERATOR)])
+            .await
+            .expect(303);
+        person
+    }
+
     /// Somebody who comes over TLS through nginx.
     pub(crate) fn over_tls(nginx: &Nginx) -> Self {
         Self::by(nginx.trusting(), format!("https://{}", nginx.encrypted()))

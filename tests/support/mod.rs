@@ -21,6 +21,8 @@ pub(crate) mod log;
 pub(crate) mod mongodb;
 pub(crate) mod nameserver;
 pub(crate) mod nginx;
+pub(crate) mod pebble;
+pub(crate) mod ports;
 pub(crate) mod preload;
 pub(crate) mod process;
 pub(crate) mod proxy;

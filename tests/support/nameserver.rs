@@ -1,7 +1,6 @@
 //! A nameserver on this machine that answers what a test says (pebble-challtestsrv, built by
 //! `tests/run`).
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::no_tls;
+use super::ports::{free_port, free_port_of_both};
 use super::{process, tool, until_now};
 
 /// The longest that a start may take on a busy machine.
@@ -24,14 +24,7 @@ pub(crate) struct Nameserver {
 
 impl Nameserver {
     pub(crate) fn start() -> Self {
-        // The same number has to be free for both protocols.
-        let dns = (0..100)
-            .find_map(|_| {
-                let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
-                let port = tcp.local_addr().ok()?.port();
-                UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
-            })
-            .unwrap();
+        let dns = free_port_of_both();
         let management = free_port();
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let program = target.join("pebble-challtestsrv");
@@ -91,12 +84,6 @@ impl Nameserver {
         let sent = self.http.post(url).body(body.to_string()).send().await;
         assert_eq!(sent.unwrap().status().as_u16(), 200, "{what} {body}");
     }
-}
-
-/// A port that nobody has.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 impl Drop for Nameserver {

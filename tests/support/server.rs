@@ -91,7 +91,12 @@ impl Setup {
 
     /// Says that the settings have it speak TLS, with a certificate for which that authority vouches.
     pub(crate) fn trusting(self, authority: &Authority) -> Self {
-        let tls = Some(authority.trusting());
+        self.over_tls(authority.trusting())
+    }
+
+    /// Says that the settings have it speak TLS, and how its clients trust it.
+    pub(crate) fn over_tls(self, tls: ClientConfig) -> Self {
+        let tls = Some(tls);
         Self { tls, ..self }
     }
 
@@ -337,6 +342,11 @@ impl Server {
     /// The same over TLS, at a server that is trusted as this says.
     pub(crate) fn over_tls(&self, tls: ClientConfig) -> Client {
         Client::over_tls(&format!("https://{}", self.address()), tls)
+    }
+
+    /// How its clients trust it, where it speaks TLS.
+    pub(crate) fn tls(&self) -> ClientConfig {
+        self.setup.tls.clone().expect("it speaks TLS")
     }
 
     /// A client with an API key.

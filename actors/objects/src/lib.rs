@@ -8,10 +8,12 @@ mod location;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +22,8 @@ use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{
-    Attribute, Attributes, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMultipartOptions,
-    WriteMultipart,
+    Attribute, Attributes, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode,
+    PutMultipartOptions, PutOptions, WriteMultipart,
 };
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -62,6 +64,8 @@ pub struct Object {
     pub name: String,
     /// The length of its content.
     pub bytes: u64,
+    /// What changes with its content, where the storage tells it.
+    pub version: Option<String>,
 }
 
 /// A file's content, piece by piece.
@@ -134,6 +138,38 @@ impl Objects {
     pub async fn put(&self, name: &str, content: Bytes) -> Result<(), ObjectError> {
         self.storage.put(&self.path(name), content.into()).await?;
         Ok(())
+    }
+
+    /// Puts a small file that is a secret, in place of one of the same name. In a folder nobody but
+    /// its owner may read it, at no time.
+    ///
+    /// # Errors
+    /// It is not there, or not the new one.
+    pub async fn put_secret(&self, name: &str, content: Bytes) -> Result<(), ObjectError> {
+        let Some(folder) = &self.folder else {
+            return self.put(name, content).await;
+        };
+        let path = folder.join(name);
+        let written = tokio::task::spawn_blocking(move || write_secret(&path, &content));
+        Ok(written.await.map_err(io::Error::other)??)
+    }
+
+    /// Puts a small file unless there is one of that name; whether it was put. Of several that try
+    /// at once one succeeds.
+    ///
+    /// # Errors
+    /// It is not known whether it was put.
+    pub async fn create(&self, name: &str, content: Bytes) -> Result<bool, ObjectError> {
+        let options = PutOptions {
+            mode: PutMode::Create,
+            ..PutOptions::default()
+        };
+        let path = self.path(name);
+        match self.storage.put_opts(&path, content.into(), options).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Puts a file of this machine, in parts: it takes a few of them of memory, however large it is.
@@ -282,6 +318,7 @@ impl Objects {
         let found = found.map_ok(|object| Object {
             name: self.name(&object.location),
             bytes: object.size,
+            version: object.e_tag,
         });
         Ok(found.try_collect().await?)
     }
@@ -297,6 +334,30 @@ impl Objects {
         let parts = path.prefix_match(&self.prefix);
         parts.map_or_else(String::new, |parts| Path::from_iter(parts).to_string())
     }
+}
+
+/// Writes a file beside its place, and puts it there when it is whole. What a process that died has
+/// left of one is seen by no list.
+fn write_secret(path: &FilePath, content: &[u8]) -> io::Result<()> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let folder = path.parent().unwrap_or(FilePath::new("."));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!("#{}{number}", std::process::id()));
+    let _ = std::fs::remove_file(&beside);
+    let mut file = std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    std::fs::File::open(folder)?.sync_all()
 }
 
 async fn write_parts(

@@ -1,5 +1,9 @@
 //! Files in a folder of this machine, and what settings may name.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use super::*;
 
@@ -52,14 +56,47 @@ async fn files_are_put_read_listed_and_deleted() {
     assert_eq!(objects.get("a/small").await.unwrap(), "x");
     assert_eq!(objects.get_file("b/large", &to).await.unwrap(), bytes);
     assert_eq!(std::fs::read(&to).unwrap(), large);
-    let expected = Object {
-        name: "b/large".to_owned(),
-        bytes,
-    };
-    assert_eq!(objects.list("b").await.unwrap(), [expected]);
+    let listed = objects.list("b").await.unwrap();
+    assert_eq!((listed.len(), listed[0].name.as_str()), (1, "b/large"));
+    assert_eq!(listed[0].bytes, bytes);
     assert_eq!(objects.list("").await.unwrap().len(), 2);
     for _ in 0..2 {
         objects.delete("b/large").await.unwrap();
     }
     assert!(objects.get("b/large").await.unwrap_err().is_missing());
+}
+
+#[tokio::test]
+async fn a_file_is_created_once_and_its_version_changes_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = open(folder.path());
+    let version = async || objects.list("a").await.unwrap()[0].version.clone().unwrap();
+    assert!(objects.create("a/one", "1".into()).await.unwrap());
+    assert!(!objects.create("a/one", "2".into()).await.unwrap());
+    assert_eq!(objects.get("a/one").await.unwrap(), "1");
+    let first = version().await;
+    assert_eq!(version().await, first);
+    objects.put_secret("a/one", "22".into()).await.unwrap();
+    assert_ne!(version().await, first);
+}
+
+#[tokio::test]
+async fn a_secret_is_its_owners_alone_and_what_a_dead_process_left_is_not_listed() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let objects = open(folder.path());
+    for content in ["first", "second"] {
+        objects
+            .put_secret("keys/a.pem", content.into())
+            .await
+            .unwrap();
+        assert_eq!(objects.get("keys/a.pem").await.unwrap(), content);
+    }
+    let mode = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!((mode("keys/a.pem"), mode("keys")), (0o600, 0o700));
+    std::fs::write(folder.path().join("keys/a.pem#170"), "half").unwrap();
+    assert_eq!(objects.list("keys").await.unwrap().len(), 1);
 }

@@ -215,12 +215,16 @@ impl Backups {
         self.0.objects.as_ref().ok_or(BackupError::NoLocation)
     }
 
-    /// As it is: what says that it is being made, and is not, has ended with an earlier process.
+    /// As it is: one that is being made until nothing is left to be done for it, so that whoever sees
+    /// how it ended can begin the next. What says that it is being made, and is not, has ended with
+    /// an earlier process.
     fn seen(&self, manifest: &Manifest) -> Manifest {
-        let running = self.0.running.lock();
-        let is_running = running.as_ref().map(|running| running.backup_id);
+        let running = self.0.running.lock().clone();
+        if let Some(running) = running.filter(|one| one.backup_id == manifest.backup_id) {
+            return running;
+        }
         let mut seen = manifest.clone();
-        if seen.state == BackupState::Running && is_running != Some(seen.backup_id) {
+        if seen.state == BackupState::Running {
             seen.state = BackupState::Failed;
             seen.error = Some("the server ended before it was done".to_owned());
         }

@@ -102,7 +102,7 @@ pub(super) async fn health(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 
 pub(super) async fn readiness(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     if call.app.system.ready() && !call.app.in_flight.leaving() {
-        return Ok(plain("ready\n".into()));
+        return Ok(plain(ready(&call).into()));
     }
     let reason = if call.app.system.has_store() {
         "the server starts, stops, or is to be taken out"
@@ -110,6 +110,23 @@ pub(super) async fn readiness(call: ApiCall, _: NoQuery) -> Result<Output, Probl
         "the store does not answer: nothing is served until it does"
     };
     Err(Problem::unavailable(reason, Outcome::None, 1))
+}
+
+/// What is answered by a server that can serve. It can without a certificate: who has it taken out of
+/// service for that keeps the authority from asking it, and it gets none.
+fn ready(call: &ApiCall) -> String {
+    let acme = call.app.tls.as_ref().and_then(|tls| tls.acme.as_ref());
+    let status = acme.map(|acme| acme.status()).unwrap_or_default();
+    let missing = status.iter().filter(|one| one.ends_unix_seconds.is_none());
+    match missing.count() {
+        0 => "ready\n".to_owned(),
+        count => {
+            let all = status.len();
+            format!(
+                "ready\nno TLS certificate yet for {count} of {all} host names: the log says why\n"
+            )
+        }
+    }
 }
 
 pub(super) async fn metrics(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {

@@ -63,6 +63,7 @@ pub(crate) fn first_account(
         monthly_quota: None,
         allowed_ips: Vec::new(),
         auto_close_after_minutes: None,
+        retention_days: None,
     };
     let creation = Creation { store, views };
     let request = OpenAccount { new, number };

@@ -56,6 +56,7 @@
 
 mod bootstrap;
 mod chores;
+mod redaction;
 mod sharing;
 mod timers;
 mod views;
@@ -69,6 +70,7 @@ pub mod conversation;
 pub mod customer_names;
 pub mod document;
 pub mod dump;
+pub mod erasures;
 pub mod feed;
 pub mod idempotency;
 pub mod journal;

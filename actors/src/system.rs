@@ -45,6 +45,8 @@ use crate::store::{
 };
 use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
+use crate::chores::Rooms;
+use crate::erasures::Erasures;
 use crate::usage::Usage;
 use crate::views::Views;
 use crate::webhook::{
@@ -279,7 +281,7 @@ pub struct System {
     /// Signs people in to the console.
     pub sign_ins: SignIns,
     /// The customers of all accounts, in the same way.
-    pub customers: Records<Customer>,
+    pub customers: Arc<Records<Customer>>,
     /// The OAuth clients of all accounts, in the same way.
     pub clients: Arc<Records<Client>>,
     /// What conversations have come to, and what was made.
@@ -310,6 +312,8 @@ pub struct System {
     pub audit: Arc<AuditTrail>,
     /// Files that messages bring.
     pub attachments: Arc<Attachments>,
+    /// Customers who are erased.
+    pub erasures: Arc<Erasures>,
     /// Whole copies of the store.
     pub backups: Backups,
     /// Every kind of actor, and how each is supervised.
@@ -472,6 +476,7 @@ impl System {
         self.users.directory.drain();
         self.customers.directory.drain();
         self.attachments.drain();
+        self.erasures.drain();
         self.webhooks.directory.drain();
     }
 
@@ -485,6 +490,7 @@ impl System {
         done &= self.users.directory.drained(deadline).await;
         done &= self.customers.directory.drained(deadline).await;
         done &= self.attachments.drained(deadline).await;
+        done &= self.erasures.drained(deadline).await;
         done &= self.webhooks.directory.drained(deadline).await;
         self.deliveries
             .stop(deadline.saturating_duration_since(Instant::now()))
@@ -633,19 +639,31 @@ impl Builder<'_> {
         let (conversations, nodes) = (Arc::new(self.conversations()?), self.store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
         let attachments = self.attachments(&conversations)?;
-        let mut background = self.background(&conversations, &documents, &attachments)?;
+        let (users, customers) = (Arc::new(self.records::<User>()), Arc::new(self.records()));
+        let erasures = Arc::new(Erasures {
+            records: self.records(),
+            customers: Arc::clone(&customers),
+            conversations: Arc::clone(&conversations),
+        });
+        let rooms = Rooms {
+            store: Arc::clone(self.store),
+            conversations: Arc::clone(&conversations),
+            attachments: Arc::clone(&attachments),
+            erasures: Arc::clone(&erasures),
+        };
+        let mut background = self.background(rooms, &documents)?;
         let limits = self.limits(&*nodes, &mut background)?;
         let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
-        let (users, customers) = (Arc::new(self.records::<User>()), self.records::<Customer>());
         let deliveries = self.deliveries(courier, &webhooks)?;
         let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let oauth = self.oauth((&clients, &grants), &mut background)?;
         let mut actors: Vec<Arc<dyn SupervisedKind>> =
             vec![conversations.directory.clone(), documents.directory.clone()];
         actors.extend(people(&accounts, &keys, (&users, &customers)));
-        actors.extend::<[Arc<dyn SupervisedKind>; 6]>([
+        actors.extend::<[Arc<dyn SupervisedKind>; 7]>([
             attachments.supervised(),
+            erasures.supervised(),
             webhooks.directory.clone(),
             clients.directory.clone(),
             grants.directory.clone(),
@@ -658,6 +676,7 @@ impl Builder<'_> {
             analytics: self.analytics(&mut background)?,
             supervision: self.supervision(actors, &*nodes, &mut background)?,
             attachments,
+            erasures,
             drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
@@ -840,25 +859,20 @@ impl Builder<'_> {
     /// What is done without a request.
     fn background(
         &self,
-        conversations: &Arc<Conversations>,
+        rooms: Rooms,
         documents: &Arc<Documents>,
-        attachments: &Arc<Attachments>,
     ) -> std::io::Result<Vec<BackgroundThread>> {
-        let chores = chores::start(
-            Arc::clone(self.store),
-            (Arc::clone(conversations), Arc::clone(attachments)),
-            Arc::clone(&self.views.chores),
-        )?;
+        let attachments = rooms.attachments.start_upkeep()?;
         let timers = Timers {
             store: self.store.clone(),
-            conversations: Arc::clone(conversations),
+            conversations: Arc::clone(&rooms.conversations),
             identity: Arc::clone(&self.views.identity),
             alarm: Arc::clone(&self.views.timers),
         };
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
         Ok(vec![
-            chores,
-            attachments.start_upkeep()?,
+            chores::start(rooms, Arc::clone(&self.views.chores))?,
+            attachments,
             timers.start()?,
             bin,
             self.usage.start(&self.views.identity)?,

@@ -494,6 +494,7 @@ async fn make_account(system: &System) -> Result<AccountId, DemoError> {
         monthly_quota: None,
         allowed_ips: Vec::new(),
         auto_close_after_minutes: None,
+        retention_days: None,
     };
     let number = system.next_account_number().await;
     let number = number.map_err(|error| failed(&error))?;

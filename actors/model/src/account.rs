@@ -42,6 +42,8 @@ pub struct AccountView {
     pub allowed_ips: Vec<IpNet>,
     /// After how long without a message a conversation closes; null: never.
     pub auto_close_after_minutes: Option<u32>,
+    /// How many days a closed conversation is kept; then it is erased. Null: for ever.
+    pub retention_days: Option<u32>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.

@@ -54,6 +54,10 @@ pub struct CreateAccount {
     #[serde(default)]
     #[schema(minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<u32>,
+    /// How many days a closed conversation is kept; then it is erased for good. Null: for ever.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 3_650)]
+    pub retention_days: Option<u32>,
 }
 
 /// Changes an account.
@@ -90,6 +94,10 @@ pub struct ChangeAccount {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>, minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<Option<u32>>,
+    /// How many days a closed conversation is kept; then it is erased for good. Null: for ever.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 3_650)]
+    pub retention_days: Option<Option<u32>>,
 }
 
 /// Destroys the keys of an account's texts, so that nobody can read them any more, and lets nobody
@@ -123,6 +131,9 @@ pub struct Account {
     /// Older records don't have it.
     #[serde(default)]
     auto_close_after_minutes: Option<u32>,
+    /// Older records don't have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retention_days: Option<u32>,
     created_at: Timestamp,
     updated_at: Timestamp,
     #[serde(
@@ -150,6 +161,7 @@ impl Account {
             monthly_quota: self.monthly_quota.unwrap_or(plan_quota),
             allowed_ips: self.allowed_ips.clone(),
             auto_close_after_minutes: self.auto_close_after_minutes,
+            retention_days: self.retention_days,
             created_at: self.created_at,
             updated_at: self.updated_at,
             forgotten_at: self.forgotten_at,
@@ -227,6 +239,19 @@ fn auto_close(minutes: Option<u32>) -> Result<Option<u32>, RecordError> {
     )))
 }
 
+/// How many days closed conversations may be kept: from a day to ten years.
+const RETENTION_DAYS: std::ops::RangeInclusive<u32> = 1..=3_650;
+
+fn retention(days: Option<u32>) -> Result<Option<u32>, RecordError> {
+    if days.is_none_or(|days| RETENTION_DAYS.contains(&days)) {
+        return Ok(days);
+    }
+    Err(RecordError::Invalid(Invalid::new(
+        "retention_days",
+        "must be 1 to 3650, or null",
+    )))
+}
+
 impl RecordRequest<Account> for OpenAccount {
     type Reply = Answer;
 
@@ -254,6 +279,7 @@ impl RecordRequest<Account> for OpenAccount {
             monthly_quota: quota(new.monthly_quota)?,
             allowed_ips: new.allowed_ips,
             auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
+            retention_days: retention(new.retention_days)?,
             created_at: made,
             updated_at: made,
             text_keys: texts::first_keys(),
@@ -290,6 +316,9 @@ impl RecordRequest<Account> for ChangeAccount {
         account.allowed_ips = self.allowed_ips.unwrap_or(account.allowed_ips);
         if let Some(minutes) = self.auto_close_after_minutes {
             account.auto_close_after_minutes = auto_close(minutes)?;
+        }
+        if let Some(days) = self.retention_days {
+            account.retention_days = retention(days)?;
         }
         if account == *held {
             return Ok(Outcome::Show);

@@ -9,6 +9,7 @@ mod attachment;
 mod authorizations;
 mod client;
 mod customer;
+mod erasure;
 mod grant;
 mod identity;
 mod key;
@@ -33,7 +34,11 @@ pub use attachment::{
 };
 pub use authorizations::Authorizations;
 pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};
-pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
+pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView, EraseCustomer};
+pub(crate) use erasure::erasure_of;
+pub use erasure::{
+    BeginErasure, CountErasure, Erasure, ErasureCounts, ErasureState, ErasureView, FinishErasure,
+};
 pub use grant::{
     Grant, IsCurrent, OpenGrant, RedeemCode, Refresh, RefreshHashes, RevokeGrant, Taken,
 };

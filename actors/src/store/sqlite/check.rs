@@ -115,7 +115,7 @@ const CHECKS: &[(&str, &str)] = &[
            AND scope NOT IN (SELECT scope FROM scopes WHERE floor > 0)",
     ),
     ("names have records", "SELECT 'record ' || n FROM names WHERE field <> :taken AND n NOT IN (SELECT n FROM records)"),
-    ("taken attachments have conversations", "SELECT 'conversation ' || n FROM names WHERE field = :taken AND n NOT IN (SELECT n FROM conversations)"),
+    ("taken attachments have conversations", "SELECT 'conversation ' || n FROM names WHERE field = :taken AND n NOT IN (SELECT n FROM conversations) AND n NOT IN (SELECT n FROM departed)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
 ];
 

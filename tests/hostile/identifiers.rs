@@ -75,6 +75,9 @@ impl World {
         ids.insert("message_id", message.id("message_id"));
         let file = c.call("POST", "/v1/attachments").bytes(*b"content").await;
         ids.insert("attachment_id", file.expect(201).id("attachment_id"));
+        let erased = format!("/v1/customers/{}?erase=true", c.customer().await);
+        let erasure = c.delete(&erased).await.expect(202);
+        ids.insert("erasure_id", erasure.id("erasure_id"));
         let backup = operator.post("/admin/v1/backups", json!({}));
         ids.insert("backup_id", backup.await.expect(202).id("backup_id"));
         ids.insert("user_id", c.user("agent").await);

@@ -74,6 +74,13 @@ fn data(kind: EventKind, now: Timestamp) -> Value {
                 [("changes", changes), ("reason", json!("resolved"))],
             )
         }
+        EventKind::ConversationErased => {
+            let mut left = conversation(now);
+            if let Some(left) = left.as_object_mut() {
+                left.retain(|name, _| !["customer", "metadata", "snoozed_until"].contains(&&**name));
+            }
+            left
+        }
         EventKind::MessageCreated => message(now),
         EventKind::MessageUpdated => with(
             message(now),

@@ -91,6 +91,8 @@ fn prefix_of(name: &str) -> Option<&'static str> {
         ("share_id", "shr"),
         ("comment_id", "cmt"),
         ("key_id", "key"),
+        ("attachment_id", "att"),
+        ("erasure_id", "era"),
         ("sender_id", "cus"),
         ("version", "ver"),
         ("base", "ver"),
@@ -375,6 +377,8 @@ fn is_usually_null(name: &str) -> bool {
         "label",
         "external_id",
         "error",
+        "retention_days",
+        "finished_at",
     ]
     .contains(&name)
 }

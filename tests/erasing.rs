@@ -2,6 +2,7 @@
 //! finished, also after a crash; and conversations that an account keeps no longer.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
-use crate::support::receiver::Reply;
+use crate::support::receiver::{Reply, dead_url};
+use crate::support::server::Folder;
 use crate::support::{
     Answer, Client, Person, Receiver, Server, Setup, account, process, sized, unique, until,
 };
@@ -33,7 +35,9 @@ impl Words {
     fn found(&self, server: &Server) -> BTreeSet<(String, PathBuf)> {
         let places = |word: &String| {
             let places = server.places_with(word).into_iter();
-            places.map(|place| (word.clone(), place)).collect::<Vec<_>>()
+            places
+                .map(|place| (word.clone(), place))
+                .collect::<Vec<_>>()
         };
         self.0.iter().flat_map(places).collect()
     }
@@ -76,20 +80,26 @@ impl Somebody {
             "name": words.next("firstname"), "email": format!("{}@example.com", words.next("mail")),
             "external_id": words.next("external"), "metadata": {"note": words.next("ofcustomer")},
         });
-        let keyed = c.post("/v1/customers", new).with("idempotency-key", &unique("customer"));
+        let keyed = c
+            .post("/v1/customers", new)
+            .with("idempotency-key", &unique("customer"));
         let customer = keyed.await.expect(201).id("customer_id");
         let new = json!({
             "customer_id": customer, "initial_message": words.next("initial"),
             "metadata": {"note": words.next("ofconversation")},
         });
-        let keyed = c.post("/v1/conversations", new).with("idempotency-key", &unique("begin"));
+        let keyed = c
+            .post("/v1/conversations", new)
+            .with("idempotency-key", &unique("begin"));
         let first = keyed.await.expect(201).id("conversation_id");
         let renamed = json!({"name": words.next("secondname")});
         c.patch(&format!("/v1/customers/{customer}"), renamed)
             .await
             .expect(200);
         let body = json!({"content": words.next("content"), "metadata": {"note": words.next("ofmessage")}});
-        let keyed = c.post(&messages(&first), body).with("idempotency-key", &unique("message"));
+        let keyed = c
+            .post(&messages(&first), body)
+            .with("idempotency-key", &unique("message"));
         let message = keyed.await.expect(201).id("message_id");
         let edit = json!({"content": words.next("edited")});
         c.patch(&format!("{}/{message}", messages(&first)), edit)
@@ -105,8 +115,12 @@ impl Somebody {
             .await
             .expect(200);
         let second = c.conversation_of(&customer).await;
-        c.message(&second, &words.next("elsewhere")).await.expect(201);
-        c.message(&second, &words.next("elsewhere")).await.expect(201);
+        c.message(&second, &words.next("elsewhere"))
+            .await
+            .expect(201);
+        c.message(&second, &words.next("elsewhere"))
+            .await
+            .expect(201);
         Somebody {
             customer,
             conversation: first,
@@ -199,9 +213,11 @@ async fn from_the_answer_on_nobody_finds_the_person() {
     let (somebody, neighbour) = (Somebody::talking(&c).await, Somebody::talking(&c).await);
     let paths = neighbour.paths();
     let neighbours = || async {
-        let shown = join_all(paths.iter().map(|path| c.get(path))).await;
-        let shown = shown.into_iter().map(|shown| shown.expect(200).bytes);
-        shown.collect::<Vec<_>>()
+        let mut shown = Vec::new();
+        for path in &paths {
+            shown.push(c.get(path).await.expect(200).bytes);
+        }
+        shown
     };
     let before = neighbours().await;
     for path in somebody.paths() {
@@ -220,15 +236,21 @@ async fn from_the_answer_on_nobody_finds_the_person() {
         c.delete(&somebody.at()),
         c.delete(&format!("{own}/messages/{}", somebody.message)),
     ];
-    for refused in join_all(refused).await {
-        refused.error(404, "not_found", "");
+    for refused in refused {
+        refused.await.error(404, "not_found", "");
     }
-    c.post("/v1/conversations", json!({"customer_id": somebody.customer}))
-        .await
-        .error(400, "invalid_request", "customer_id");
-    c.get(&format!("/v1/conversations?customer_id={}", somebody.customer))
-        .await
-        .error(400, "invalid_request", "customer_id");
+    c.post(
+        "/v1/conversations",
+        json!({"customer_id": somebody.customer}),
+    )
+    .await
+    .error(400, "invalid_request", "customer_id");
+    c.get(&format!(
+        "/v1/conversations?customer_id={}",
+        somebody.customer
+    ))
+    .await
+    .error(400, "invalid_request", "customer_id");
     for (list, total) in [
         ("/v1/conversations", 2),
         ("/v1/conversations?status=closed", 1),
@@ -239,12 +261,18 @@ async fn from_the_answer_on_nobody_finds_the_person() {
         assert_eq!((list.total(), list.data().len()), (total, total as usize));
     }
     for word in &somebody.words.0 {
-        let found = c.get(&format!("/v1/conversations?q={word}")).await.expect(200);
+        let found = c
+            .get(&format!("/v1/conversations?q={word}"))
+            .await
+            .expect(200);
         assert_eq!(found.total(), 0, "{word}");
     }
     assert_eq!(neighbours().await, before);
     // What follows one that is gone is found all the same.
-    let after = format!("/v1/conversations?order=asc&after={}", somebody.conversation);
+    let after = format!(
+        "/v1/conversations?order=asc&after={}",
+        somebody.conversation
+    );
     assert_eq!(c.get(&after).await.expect(200).data().len(), 2);
 }
 
@@ -253,9 +281,16 @@ async fn events_stay_in_their_places_with_identifiers_and_numbers_only() {
     let c = account().await.test();
     let somebody = Somebody::talking(&c).await;
     let of_it = |events: &Answer| {
-        let own = |event: &&Value| event["data"]["customer_id"] == somebody.customer.as_str()
-            || event["data"]["conversation_id"] == somebody.conversation.as_str();
-        events.data().iter().filter(own).cloned().collect::<Vec<_>>()
+        let own = |event: &&Value| {
+            event["data"]["customer_id"] == somebody.customer.as_str()
+                || event["data"]["conversation_id"] == somebody.conversation.as_str()
+        };
+        events
+            .data()
+            .iter()
+            .filter(own)
+            .cloned()
+            .collect::<Vec<_>>()
     };
     let all = "/v1/events?after=0&limit=100";
     let before = of_it(&c.get(all).await.expect(200));
@@ -266,14 +301,30 @@ async fn events_stay_in_their_places_with_identifiers_and_numbers_only() {
     let listed = c.get(all).await.expect(200);
     let after = of_it(&listed);
     let places = |events: &[Value]| {
-        let place = |event: &Value| json!([event["id"], event["event"], event["seq"], event["created_at"],
-            event["data"]["conversation_id"], event["data"]["status"], event["data"]["channel"],
-            event["data"]["message_id"], event["data"]["sender_type"], event["data"]["message_count"]]);
+        let place = |event: &Value| {
+            json!([
+                event["id"],
+                event["event"],
+                event["seq"],
+                event["created_at"],
+                event["data"]["conversation_id"],
+                event["data"]["status"],
+                event["data"]["channel"],
+                event["data"]["message_id"],
+                event["data"]["sender_type"],
+                event["data"]["message_count"]
+            ])
+        };
         events.iter().map(place).collect::<Vec<_>>()
     };
     let (kept, added) = after.split_at(before.len());
     assert_eq!(places(kept), places(&before));
-    assert!(added.iter().all(|event| event["event"] == "conversation.erased"), "{added:?}");
+    assert!(
+        added
+            .iter()
+            .all(|event| event["event"] == "conversation.erased"),
+        "{added:?}"
+    );
     assert_eq!(added.len(), 2);
     let text = String::from_utf8(listed.bytes.clone()).unwrap();
     for word in &somebody.words.0 {
@@ -288,7 +339,10 @@ async fn events_stay_in_their_places_with_identifiers_and_numbers_only() {
     );
     assert!(stored(&usage, "bytes") > 0);
     assert_eq!(now["data"][0]["messages"], usage["data"][0]["messages"]);
-    assert_eq!(c.get("/v1/analytics/conversations").await.body, figures.body);
+    assert_eq!(
+        c.get("/v1/analytics/conversations").await.body,
+        figures.body
+    );
 }
 
 /// Erases somebody with everything that a server could have kept, and looks into every file.
@@ -300,7 +354,7 @@ async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
     receiver.answer(|received| Reply::with_body(200, &received.body));
     let hook = json!({"url": receiver.url(), "events": ["*"]});
     c.post("/v1/webhooks", hook).await.expect(201);
-    let dead = json!({"url": crate::support::receiver::dead_url().await, "events": ["*"]});
+    let dead = json!({"url": dead_url().await, "events": ["*"]});
     c.post("/v1/webhooks", dead).await.expect(201);
     let mut somebody = Somebody::talking(&c).await;
     let neighbour = Somebody::talking(&c).await;
@@ -309,7 +363,11 @@ async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
         let word = somebody.words.next("many");
         let sent = (0..50).map(|n| {
             let (c, several, word) = (&c, &several, &word);
-            async move { c.message(several, &format!("{word} {chunk} {n}")).await.expect(201) }
+            async move {
+                c.message(several, &format!("{word} {chunk} {n}"))
+                    .await
+                    .expect(201)
+            }
         });
         join_all(sent).await;
     }
@@ -317,20 +375,37 @@ async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
     found.await.expect(200);
     if !is_encrypted {
         let found = somebody.words.found(&server);
-        let blind: Vec<&String> = somebody.words.0.iter()
+        let blind: Vec<&String> = somebody
+            .words
+            .0
+            .iter()
             .filter(|word| !found.iter().any(|(found, _)| found == *word))
             .collect();
-        assert!(blind.is_empty(), "the search is blind: {blind:?} were never in a file");
+        assert!(
+            blind.is_empty(),
+            "the search is blind: {blind:?} were never in a file"
+        );
     }
     let begun = erased(&c, &somebody.customer).await;
-    assert_eq!((&begun["conversations"], &begun["messages"]), (&json!(3), &json!(1_005)));
+    assert_eq!(
+        (&begun["conversations"], &begun["messages"]),
+        (&json!(3), &json!(1_005))
+    );
     finished(&c, &begun.id("erasure_id")).await;
     assert_eq!(somebody.words.found(&server), BTreeSet::new());
     let log = server.log();
     assert!(somebody.words.0.iter().all(|word| !log.contains(word)));
     if !is_encrypted {
-        assert_eq!(neighbour.words.0.len(), neighbour.words.found(&server)
-            .into_iter().map(|(word, _)| word).collect::<BTreeSet<_>>().len());
+        assert_eq!(
+            neighbour.words.0.len(),
+            neighbour
+                .words
+                .found(&server)
+                .into_iter()
+                .map(|(word, _)| word)
+                .collect::<BTreeSet<_>>()
+                .len()
+        );
     }
     for path in neighbour.paths() {
         c.get(&path).await.expect(200);
@@ -353,7 +428,9 @@ async fn encrypted_texts_are_erased_as_well() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_a_receiver_is_delivered_without_a_word() {
-    let server = Setup::default().delivering("[1, 1, 1, 1, 1, 1, 1, 1]", "5").start();
+    let server = Setup::default()
+        .delivering("[1, 1, 1, 1, 1, 1, 1, 1]", "5")
+        .start();
     let c = server.account().await.test();
     let receiver = Receiver::planned(|_| Reply::status(500)).await;
     let hook = json!({"url": receiver.url(), "events": ["*"]});
@@ -365,7 +442,9 @@ async fn what_waits_for_a_receiver_is_delivered_without_a_word() {
     receiver.answer(|_| Reply::ok());
     let events = until("the last event has come", SOON, async || {
         let received = receiver.received().split_off(before);
-        let last = received.iter().filter(|one| one.kind() == "conversation.erased");
+        let last = received
+            .iter()
+            .filter(|one| one.kind() == "conversation.erased");
         (last.count() == 2).then_some(received)
     })
     .await;
@@ -392,7 +471,10 @@ async fn only_who_manages_users_may_erase_and_only_with_true_or_false() {
         let (narrow, _) = account.key(body).await;
         narrow.delete(&at).await.error(403, "forbidden", "");
     }
-    c.acting_for(&agent).delete(&at).await.error(403, "forbidden", "");
+    c.acting_for(&agent)
+        .delete(&at)
+        .await
+        .error(403, "forbidden", "");
     for wrong in ["erase=yes", "erase=", "erase=1"] {
         c.delete(&format!("/v1/customers/{customer}?{wrong}"))
             .await
@@ -407,14 +489,27 @@ async fn only_who_manages_users_may_erase_and_only_with_true_or_false() {
         .await
         .error(409, "conflict", "");
     c.get(&conversation(&of_it)).await.expect(200);
-    let (manager, _) = account.key(json!({"type": "test", "scopes": ["users:manage"]})).await;
+    let (manager, _) = account
+        .key(json!({"type": "test", "scopes": ["users:manage"]}))
+        .await;
     let begun = erased(&manager, &customer).await;
-    manager.get(&format!("/v1/erasures/{}", begun.id("erasure_id"))).await.expect(200);
+    manager
+        .get(&format!("/v1/erasures/{}", begun.id("erasure_id")))
+        .await
+        .expect(200);
     let live = account.live();
-    live.get(&format!("/v1/erasures/{}", begun.id("erasure_id"))).await.error(404, "not_found", "");
-    let audit = c.get(&format!("/v1/audit?subject={customer}")).await.expect(200);
+    live.get(&format!("/v1/erasures/{}", begun.id("erasure_id")))
+        .await
+        .error(404, "not_found", "");
+    let audit = c
+        .get(&format!("/v1/audit?subject={customer}"))
+        .await
+        .expect(200);
     assert_eq!(audit.column("action")[0], "customer.erased");
-    let audit = c.get(&format!("/v1/audit?subject={of_it}")).await.expect(200);
+    let audit = c
+        .get(&format!("/v1/audit?subject={of_it}"))
+        .await
+        .expect(200);
     assert_eq!(audit.column("action")[0], "conversation.erased");
 }
 
@@ -444,10 +539,19 @@ async fn an_erasure_goes_on_after_kill_9_while_others_write() {
         let writer = neighbours.at(&server.address());
         let erasing = tokio::spawn({
             let (c, at) = (c.clone(), at.clone());
-            async move { c.delete(&at).try_send().await.ok().map(|answer| answer.status) }
+            async move {
+                c.delete(&at)
+                    .try_send()
+                    .await
+                    .ok()
+                    .map(|answer| answer.status)
+            }
         });
         for n in 0..=round * 7 {
-            writer.message(&neighbour, &format!("kept {n}")).await.expect(201);
+            writer
+                .message(&neighbour, &format!("kept {n}"))
+                .await
+                .expect(201);
             kept += 1;
         }
         server.kill9();
@@ -465,15 +569,26 @@ async fn an_erasure_goes_on_after_kill_9_while_others_write() {
     .await;
     let audit = c.get("/v1/audit?action=erasure.created").await.expect(200);
     assert_eq!(audit.total(), 1);
-    let erasure = audit.data()[0]["subject"]["id"].as_str().unwrap().to_owned();
+    let erasure = audit.data()[0]["subject"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let shown = finished(&c, &erasure).await;
-    assert_eq!((&shown["conversations"], &shown["messages"]), (&json!(count), &json!(count)));
+    assert_eq!(
+        (&shown["conversations"], &shown["messages"]),
+        (&json!(count), &json!(count))
+    );
     assert_eq!(words.found(&server), BTreeSet::new());
     let left = c.get(&messages(&neighbour)).await.expect(200);
     assert_eq!(left.total(), kept);
     server.term();
     server.assert_sound();
-    let verified = process::colloquy().current_dir(server.work()).args(["audit", "verify"]).output().unwrap();
+    let verified = process::colloquy()
+        .args(["audit", "verify"])
+        .current_dir(server.work())
+        .envs(server.store())
+        .output()
+        .unwrap();
     assert!(verified.status.success(), "{verified:?}");
 }
 
@@ -486,7 +601,12 @@ async fn an_account_erases_what_was_closed_longer_ago_than_it_keeps() {
     let mut begin = Vec::new();
     for _ in 0..3 {
         let new = json!({"customer_id": customer, "initial_message": words.next("kept")});
-        begin.push(c.post("/v1/conversations", new).await.expect(201).id("conversation_id"));
+        begin.push(
+            c.post("/v1/conversations", new)
+                .await
+                .expect(201)
+                .id("conversation_id"),
+        );
     }
     let [old, young, open] = <[String; 3]>::try_from(begin).unwrap();
     let close = |id: &str| c.post(&format!("{}/close", conversation(id)), json!({}));
@@ -500,7 +620,10 @@ async fn an_account_erases_what_was_closed_longer_ago_than_it_keeps() {
     until("the clock is ahead", SOON, async || {
         let at = c.customer().await;
         let made = c.get(&format!("/v1/customers/{at}")).await.expect(200);
-        let made = made["created_at"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>();
+        let made = made["created_at"]
+            .as_str()
+            .unwrap()
+            .parse::<chrono::DateTime<chrono::Utc>>();
         (made.unwrap() - chrono::Utc::now() > chrono::TimeDelta::hours(30)).then_some(())
     })
     .await;
@@ -518,12 +641,18 @@ async fn an_account_erases_what_was_closed_longer_ago_than_it_keeps() {
         first.found(&server).is_empty().then_some(())
     })
     .await;
-    assert_eq!(c.get(&format!("/v1/customers/{customer}")).await.status, 200);
+    assert_eq!(
+        c.get(&format!("/v1/customers/{customer}")).await.status,
+        200
+    );
     for wrong in [json!(0), json!(3_651), json!("7"), json!(1.5), json!(-1)] {
         let refused = o.patch(&of, json!({"retention_days": wrong})).await;
         refused.error(400, "invalid_request", "retention_days");
     }
-    let back = o.patch(&of, json!({"retention_days": null})).await.expect(200);
+    let back = o
+        .patch(&of, json!({"retention_days": null}))
+        .await
+        .expect(200);
     assert!(back["retention_days"].is_null());
 }
 
@@ -536,24 +665,42 @@ async fn an_erased_person_moves_without_coming_back() {
     erased(&c, &somebody.customer).await;
     let events = c.get("/v1/events?after=0&limit=100").await.expect(200);
     server.term();
-    let exported = process::colloquy().current_dir(server.work()).args(["export", "all.jsonl"]).output().unwrap();
+    let exported = process::colloquy()
+        .arg("export")
+        .current_dir(server.work())
+        .envs(server.store())
+        .output()
+        .unwrap();
     assert!(exported.status.success(), "{exported:?}");
-    let text = std::fs::read_to_string(server.work().join("all.jsonl")).unwrap();
+    let dump = server.work().join("dump.ndjson");
+    std::fs::write(&dump, &exported.stdout).unwrap();
+    let text = String::from_utf8(exported.stdout).unwrap();
     for word in &somebody.words.0 {
         assert!(!text.contains(word), "{word}");
     }
     assert!(text.contains(&neighbour.words.0[0]));
-    let folder = server.work().join("imported");
-    std::fs::create_dir(&folder).unwrap();
-    let store = |command: &mut std::process::Command| {
-        command.current_dir(server.work()).env("COLLOQUY__STORE__KIND", "sqlite")
-            .env("COLLOQUY__STORE__PATH", "imported/colloquy.db").output().unwrap()
+    let folder = Folder::new();
+    let moved = |command: &str| {
+        let mut process = process::colloquy();
+        process
+            .arg(command)
+            .current_dir(folder.work())
+            .env("COLLOQUY__STORE__KIND", "sqlite")
+            .stdin(File::open(&dump).unwrap());
+        let output = process.output().unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
     };
-    let imported = store(process::colloquy().args(["import", "all.jsonl"]));
-    assert!(imported.status.success(), "{imported:?}");
-    let checked = store(process::colloquy().args(["check"]));
-    assert!(checked.status.success(), "{checked:?}");
-    assert!(events.total() > 0);
+    moved("import");
+    moved("check");
+    let sqlite = Setup::default().env("COLLOQUY__STORE__KIND", "sqlite");
+    let server = sqlite.known().start_in(folder);
+    let c = c.at(&server.address());
+    for path in somebody.paths() {
+        c.get(&path).await.error(404, "not_found", "");
+    }
+    c.get(&neighbour.at()).await.expect(200);
+    let moved = c.get("/v1/events?after=0&limit=100").await.expect(200);
+    assert_eq!(moved.total(), events.total());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -563,10 +710,11 @@ async fn people_of_an_account_erase_a_person_in_the_console() {
     let somebody = Somebody::talking(&c).await;
     let admin = Person::user(&account, "admin").await;
     let page = format!("/console/customers/{}", somebody.customer);
-    let shown = admin.get(&page).await.expect(200);
-    assert!(String::from_utf8_lossy(&shown.bytes).contains("Erase this person"));
+    assert!(admin.page(&page).await.contains("Erase this person"));
     let asked = admin.post(&format!("{page}/erase"), &[]).await;
     asked.expect(303);
     c.get(&somebody.at()).await.error(404, "not_found", "");
-    c.get(&conversation(&somebody.conversation)).await.error(404, "not_found", "");
+    c.get(&conversation(&somebody.conversation))
+        .await
+        .error(404, "not_found", "");
 }

@@ -52,6 +52,7 @@ mod documents;
 mod drills;
 mod encrypted_texts;
 mod encryption;
+mod erasing;
 mod errors;
 mod events;
 mod filters;

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use crate::attachments::Attachments;
 use crate::conversation::Conversations;
-use crate::erasures::{Erasures, Finishing, Retention};
 use crate::conversation::messages::UnassignUser;
+use crate::erasures::{Erasures, Finishing, Retention};
 use crate::store::{ConversationQuery, Facets, Store};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::command::CommandMeta;

@@ -20,8 +20,10 @@ use crate::attachments::{AttachmentParts, Attachments};
 use crate::audit::AuditTrail;
 use crate::backup::{BackupSettings, Backups};
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
+use crate::chores::Rooms;
 use crate::conversation::{Conversation, Conversations, SearchIndexer as MessageIndexer};
 use crate::document::{Document, Documents, SearchIndexer};
+use crate::erasures::Erasures;
 use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
@@ -45,8 +47,6 @@ use crate::store::{
 };
 use crate::supervision::{Lags, Peers, StoreView, Supervision};
 use crate::timers::Timers;
-use crate::chores::Rooms;
-use crate::erasures::Erasures;
 use crate::usage::Usage;
 use crate::views::Views;
 use crate::webhook::{

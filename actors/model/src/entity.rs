@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use crate::entity_number::EntityNumber;
 use crate::id::{
     AccountKind, AlertsKind, AttachmentKind, AuditKind, ClientKind, ConversationKind, CustomerKind,
-    DocumentKind, ErasureKind, GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind,
-    WebhookKind,
+    DocumentKind, ErasureKind, GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind,
+    UserKind, WebhookKind,
 };
 
 /// The kind of an entity: what its identifier names.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Identity;
 use super::record::{
-    CommandContext, DeleteRecord, NewRecord, Outcome, RecordError, RecordRequest,
-    RecordSpec, Secret, to_json,
+    CommandContext, DeleteRecord, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec,
+    Secret, to_json,
 };
 use crate::store::{Store, Stored};
 use colloquy_model::answer::Answer;

@@ -494,7 +494,8 @@ impl<R: RecordSpec> Turn<'_, R> {
     fn last_words(&self, header: &Header) -> Bytes {
         if matches!(header, Header::RecordErased) {
             let id = serde_json::Value::from(self.record.id.to_string());
-            let named: serde_json::Map<_, _> = [(format!("{}_id", R::NAME), id)].into_iter().collect();
+            let named: serde_json::Map<_, _> =
+                [(format!("{}_id", R::NAME), id)].into_iter().collect();
             return colloquy_model::json::bytes(&named);
         }
         let held = self.record.held.as_ref();

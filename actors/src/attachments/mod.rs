@@ -155,7 +155,8 @@ impl Attachments {
                 let conversations = &self.parts.conversations;
                 conversations.check_readable(conversation, meta).await?;
             }
-            AttachmentTaker::Nobody if is_own_upload(&self.parts.records.identity, meta, &found) => {}
+            AttachmentTaker::Nobody
+                if is_own_upload(&self.parts.records.identity, meta, &found) => {}
             AttachmentTaker::Nobody | AttachmentTaker::Gone => return Err(not_found()),
         }
         Ok(FoundAttachment {

@@ -135,7 +135,12 @@ impl EraseConversation {
             rows: vec![row],
             header: Header::ConversationGone { before },
             chore: Some(Chore::FinishConversation(tenant, erased)),
-            ..Commit::new(Conversation::subject(live.id), live.sequence, self.caller, at)
+            ..Commit::new(
+                Conversation::subject(live.id),
+                live.sequence,
+                self.caller,
+                at,
+            )
         }
     }
 }

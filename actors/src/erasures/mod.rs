@@ -24,9 +24,7 @@ use crate::accounts::{
 use crate::conversation::messages::ConversationError;
 use crate::conversation::{self, Conversations, EraseConversation};
 use crate::document;
-use crate::store::{
-    ConversationHeader, ConversationQuery, Facets, ReadError, RecordQuery, Stored,
-};
+use crate::store::{ConversationHeader, ConversationQuery, Facets, ReadError, RecordQuery, Stored};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::command::CommandMeta;
@@ -140,11 +138,7 @@ impl Erasures {
     }
 
     /// An erasure as it stands in the store.
-    async fn stored(
-        &self,
-        tenant: Tenant,
-        id: ErasureId,
-    ) -> Result<Option<Erasure>, LoadError> {
+    async fn stored(&self, tenant: Tenant, id: ErasureId) -> Result<Option<Erasure>, LoadError> {
         let subject = Subject {
             kind: Kind::Erasure,
             number: id.number(),
@@ -197,7 +191,9 @@ impl Erasures {
         if !left.is_ok_and(|left| left.is_empty()) {
             return false;
         }
-        let finish = self.records.ask(id, CommandMeta::new(caller), FinishErasure);
+        let finish = self
+            .records
+            .ask(id, CommandMeta::new(caller), FinishErasure);
         finish.await.is_ok()
     }
 

@@ -95,9 +95,8 @@ impl Retention {
             number: last.id.number(),
             tail: last.id.tail(),
         });
-        let is_due = |header: &&ConversationHeader| {
-            header.state.closed_at.is_some_and(|at| at < before)
-        };
+        let is_due =
+            |header: &&ConversationHeader| header.state.closed_at.is_some_and(|at| at < before);
         let due = page.items.iter().filter(is_due).map(|header| {
             let erase = EraseConversation {
                 caller: Caller {

@@ -80,9 +80,10 @@ pub use sink::{
 pub use snapshots::{SnapshotError, Snapshots};
 pub use store_keys::{Rewrap, StoreKeys};
 pub use stored::{
-    AttachmentTaker, ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
-    MessageQuery, OwnedConversation, RecordQuery, RevisionQuery, Stored, StoredConversation,
-    StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
+    AttachmentTaker, ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow,
+    KeptRow, MessageQuery, OwnedConversation, RecordQuery, RevisionQuery, Stored,
+    StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery,
+    Timing,
 };
 pub use tickets::{SharedTickets, Ticket};
 pub use usage::{AccountUsage, NodeRequests, UsageQuery, UsageSlice, UsageStore};

@@ -77,7 +77,9 @@ fn data(kind: EventKind, now: Timestamp) -> Value {
         EventKind::ConversationErased => {
             let mut left = conversation(now);
             if let Some(left) = left.as_object_mut() {
-                left.retain(|name, _| !["customer", "metadata", "snoozed_until"].contains(&&**name));
+                left.retain(|name, _| {
+                    !["customer", "metadata", "snoozed_until"].contains(&&**name)
+                });
             }
             left
         }

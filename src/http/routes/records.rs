@@ -2,9 +2,7 @@
 //! call becomes one message to the record's actor, lists go to the store's readers.
 
 use colloquy_actors::accounts::record::{DeleteRecord, ReadRecord, RecordRequest, RecordSpec};
-use colloquy_actors::accounts::{
-    Account, Client, Customer, Erasure, Filter, Key, Records, User,
-};
+use colloquy_actors::accounts::{Account, Client, Customer, Erasure, Filter, Key, Records, User};
 use colloquy_actors::system::System;
 use colloquy_actors::webhook::Webhook;
 use colloquy_model::answer::Answer;

@@ -18,17 +18,17 @@ use self::commits::{Account, encrypted};
 use self::opening::{Opened, opened_frames};
 pub use self::sink::OpeningSink;
 use super::{
-    ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
-    ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
+    ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
+    CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DeliveryTerm, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
-    FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
-    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
-    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery,
-    Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys,
-    StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion,
-    Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery,
-    WebhookState, Written,
+    EndpointTotals, EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow,
+    FigureQuery, FigureSlice, FigureStore, FigureTable, FramedVersion, Generation, Generations,
+    IndexedDocument, KeptRow, Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery,
+    NodeRequests, Nodes, Nonce, OwnedConversation, OwnedDocument, ReadError, RecordQuery,
+    RelayedRequest, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store,
+    StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
+    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice,
+    UsageStore, VersionQuery, WebhookState, Written,
 };
 use crate::sealing::texts::{self, TextError};
 use crate::sealing::{MasterKeys, WrappedKey};

@@ -137,7 +137,8 @@ pub(super) fn attachments(
     conversation: EntityNumber,
 ) -> rusqlite::Result<Vec<AttachmentId>> {
     let taken = NameField::TakenAttachment as i64;
-    let mut find = connection.prepare_cached("SELECT value FROM names WHERE n = ?1 AND field = ?2")?;
+    let mut find =
+        connection.prepare_cached("SELECT value FROM names WHERE n = ?1 AND field = ?2")?;
     let found = find.query_map([int(conversation.0), taken], only::<String>)?;
     let read = |id: rusqlite::Result<String>| {
         let id = id?;

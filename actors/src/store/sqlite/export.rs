@@ -63,9 +63,7 @@ impl Export for SqliteTransfer {
         let departed = format!(
             "departed WHERE n NOT IN (SELECT entity FROM rows WHERE happened = {erased}) ORDER BY n"
         );
-        each(connection, &departed, &mut |row| {
-            take(Item::Departed(row))
-        })?;
+        each(connection, &departed, &mut |row| take(Item::Departed(row)))?;
         documents(connection, &mut take)?;
         each(connection, "renames ORDER BY customer", &mut |row| {
             take(Item::Rename(row))

@@ -8,22 +8,22 @@ use super::snapshots::{self, Asked};
 use super::work::{FigureChange, Work};
 use super::{
     ReadClass, SqliteStore, activity, audit, chain, chores, conditions, delivery_lists,
-    document_lists, document_loads, erasing, events, figures, identifiers, lists, loads, message_lists,
-    older_keys, revisions, store_key, timed, usage, versions,
+    document_lists, document_loads, erasing, events, figures, identifiers, lists, loads,
+    message_lists, older_keys, revisions, store_key, timed, usage, versions,
 };
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::digest::payload_digests;
 use crate::store::{
-    ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
-    ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
+    ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
+    CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
-    EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore,
-    FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses,
-    Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
-    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots,
-    SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage,
-    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery,
-    UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
+    EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
+    FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
+    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
+    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle,
+    SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
+    TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;

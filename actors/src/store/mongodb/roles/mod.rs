@@ -21,10 +21,9 @@ use super::{MongoStore, kept_answers, lists, loads, message_lists};
 use crate::store::digest::payload_digests;
 use crate::store::{
     AttachmentTaker, Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead,
-    ErasureStore, KeptRow, Later,
-    Lists, MessageQuery, Nodes, OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle,
-    SnapshotError, Snapshots, Store, StoreHealth, StoreMetric, Stored, StoredMessage, StoredPage,
-    StoredRecord,
+    ErasureStore, KeptRow, Later, Lists, MessageQuery, Nodes, OwnedConversation, ReadError,
+    RecordQuery, RevisionQuery, Settle, SnapshotError, Snapshots, Store, StoreHealth, StoreMetric,
+    Stored, StoredMessage, StoredPage, StoredRecord,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;

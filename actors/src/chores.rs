@@ -18,8 +18,8 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::Chore;
 use colloquy_model::id::{ErasureId, UserId};
 use colloquy_model::page::{Order, Paging, Start};
-use colloquy_runtime::AskError;
 use colloquy_runtime::threads::BackgroundThread;
+use colloquy_runtime::{AskError, SupervisedKind};
 
 /// Looked after even if nobody calls: a chore may have failed because the store was away.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -33,6 +33,17 @@ pub(crate) struct Rooms {
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) attachments: Arc<Attachments>,
     pub(crate) erasures: Arc<Erasures>,
+}
+
+impl Rooms {
+    /// How operators see the actors of conversations, attachments and erasures.
+    pub(crate) fn supervised(&self) -> [Arc<dyn SupervisedKind>; 3] {
+        [
+            self.conversations.directory.clone(),
+            self.attachments.supervised(),
+            self.erasures.supervised(),
+        ]
+    }
 }
 
 /// When chores are looked for again unless somebody calls.

@@ -638,32 +638,19 @@ impl Builder<'_> {
     fn system(&self, courier: Arc<dyn Courier>, operator: SecretHash) -> Result<System, NotOpened> {
         let (conversations, nodes) = (Arc::new(self.conversations()?), self.store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
-        let attachments = self.attachments(&conversations)?;
         let (users, customers) = (Arc::new(self.records::<User>()), Arc::new(self.records()));
-        let erasures = Arc::new(Erasures {
-            records: self.records(),
-            customers: Arc::clone(&customers),
-            conversations: Arc::clone(&conversations),
-        });
-        let rooms = Rooms {
-            store: Arc::clone(self.store),
-            conversations: Arc::clone(&conversations),
-            attachments: Arc::clone(&attachments),
-            erasures: Arc::clone(&erasures),
-        };
-        let mut background = self.background(rooms, &documents)?;
+        let rooms = self.rooms(&conversations, &customers)?;
+        let mut background = self.background(&rooms, &documents)?;
         let limits = self.limits(&*nodes, &mut background)?;
         let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
         let (accounts, keys) = (self.records::<Account>(), self.records::<Key>());
         let deliveries = self.deliveries(courier, &webhooks)?;
         let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let oauth = self.oauth((&clients, &grants), &mut background)?;
-        let mut actors: Vec<Arc<dyn SupervisedKind>> =
-            vec![conversations.directory.clone(), documents.directory.clone()];
+        let mut actors = rooms.supervised().to_vec();
+        actors.push(documents.directory.clone());
         actors.extend(people(&accounts, &keys, (&users, &customers)));
-        actors.extend::<[Arc<dyn SupervisedKind>; 7]>([
-            attachments.supervised(),
-            erasures.supervised(),
+        actors.extend::<[Arc<dyn SupervisedKind>; 5]>([
             webhooks.directory.clone(),
             clients.directory.clone(),
             grants.directory.clone(),
@@ -675,8 +662,8 @@ impl Builder<'_> {
             backups: self.backups(&mut background)?,
             analytics: self.analytics(&mut background)?,
             supervision: self.supervision(actors, &*nodes, &mut background)?,
-            attachments,
-            erasures,
+            attachments: rooms.attachments,
+            erasures: rooms.erasures,
             drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
@@ -738,6 +725,24 @@ impl Builder<'_> {
         let (analytics, counting) = Analytics::start(store, feed)?;
         background.push(counting);
         Ok(analytics)
+    }
+
+    /// Whom chores are done with.
+    fn rooms(
+        &self,
+        conversations: &Arc<Conversations>,
+        customers: &Arc<Records<Customer>>,
+    ) -> Result<Rooms, NotOpened> {
+        Ok(Rooms {
+            store: Arc::clone(self.store),
+            conversations: Arc::clone(conversations),
+            attachments: self.attachments(conversations)?,
+            erasures: Arc::new(Erasures {
+                records: self.records(),
+                customers: Arc::clone(customers),
+                conversations: Arc::clone(conversations),
+            }),
+        })
     }
 
     /// Attachments, whose folder is made where it is missing.
@@ -859,7 +864,7 @@ impl Builder<'_> {
     /// What is done without a request.
     fn background(
         &self,
-        rooms: Rooms,
+        rooms: &Rooms,
         documents: &Arc<Documents>,
     ) -> std::io::Result<Vec<BackgroundThread>> {
         let attachments = rooms.attachments.start_upkeep()?;
@@ -871,7 +876,7 @@ impl Builder<'_> {
         };
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
         Ok(vec![
-            chores::start(rooms, Arc::clone(&self.views.chores))?,
+            chores::start(rooms.clone(), Arc::clone(&self.views.chores))?,
             attachments,
             timers.start()?,
             bin,

@@ -9,6 +9,7 @@ mod conditions;
 mod deliveries;
 mod elsewhere;
 mod encryption;
+mod erasing;
 mod faults;
 mod feeds;
 mod figures;

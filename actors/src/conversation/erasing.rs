@@ -64,7 +64,7 @@ impl Command<Conversation> for EraseConversation {
 
     fn lookup(&self, conversation: &Conversation) -> Option<ErasingLookup> {
         let live = conversation.live.as_ref()?;
-        (live.tenant == self.caller.tenant).then(|| ErasingLookup(live.id))
+        (live.tenant == self.caller.tenant).then_some(ErasingLookup(live.id))
     }
 
     fn decide(

@@ -54,11 +54,9 @@ impl Retention {
                     continue;
                 }
                 let before = now - Duration::from_secs(u64::from(days) * 24 * 60 * 60);
-                let behind = match self.page(store, tenant, (walk.behind, before)).await {
-                    Ok(behind) => behind,
-                    // From the beginning, when the store is there again.
-                    Err(_) => None,
-                };
+                // From the beginning, where the store does not answer.
+                let page = self.page(store, tenant, (walk.behind, before)).await;
+                let behind = page.unwrap_or_default();
                 goes_on |= behind.is_some();
                 let next_at = behind.map_or(now + WALK_EVERY, |_| now);
                 self.walks.insert(tenant, Walk { behind, next_at });

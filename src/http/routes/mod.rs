@@ -90,6 +90,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(attachments());
     all.extend(events());
     all.extend(customers());
+    all.extend(erasing());
     all.extend(users());
     all.extend(figures());
     all.extend(audit_trail());
@@ -321,6 +322,13 @@ fn customers() -> Vec<Operation> {
         .auth(WRITE_ALL)
         .shows::<CustomerView>()
         .refuses(&[Kind::Conflict]),
+    ]
+}
+
+/// How customers go, with or without all that they said.
+fn erasing() -> Vec<Operation> {
+    const TAG: &str = "Customers";
+    vec![
         delete_as(
             "/v1/customers/{customer_id}",
             "deleteCustomer",

@@ -44,9 +44,7 @@ impl<'c> Explanations<'c> {
             return Ok(row.hash.bytes.is_empty());
         };
         let left = row.payload.as_bytes();
-        if row.hash.bytes.is_empty() {
-            Ok(true)
-        } else if self.is_erased(record.document.entity).await? {
+        if row.hash.bytes.is_empty() || self.is_erased(record.document.entity).await? {
             Ok(true)
         } else if event == EventKind::MessageCreated {
             let own = record.sequence().unwrap_or(0);

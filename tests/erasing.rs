@@ -209,6 +209,26 @@ async fn an_erasure_says_how_much_it_takes_and_is_read_again() {
         .error(404, "not_found", "");
 }
 
+/// Lists, totals and searches show one person of two, with two conversations.
+async fn assert_only_one_is_listed(c: &Client, somebody: &Somebody) {
+    for (list, total) in [
+        ("/v1/conversations", 2),
+        ("/v1/conversations?status=closed", 1),
+        ("/v1/conversations?sort=updated_at", 2),
+        ("/v1/customers", 1),
+    ] {
+        let list = c.get(list).await.expect(200);
+        assert_eq!((list.total(), list.data().len()), (total, total as usize));
+    }
+    for word in &somebody.words.0 {
+        let found = c
+            .get(&format!("/v1/conversations?q={word}"))
+            .await
+            .expect(200);
+        assert_eq!(found.total(), 0, "{word}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn from_the_answer_on_nobody_finds_the_person() {
     let account = account().await;
@@ -254,22 +274,7 @@ async fn from_the_answer_on_nobody_finds_the_person() {
     ))
     .await
     .error(400, "invalid_request", "customer_id");
-    for (list, total) in [
-        ("/v1/conversations", 2),
-        ("/v1/conversations?status=closed", 1),
-        ("/v1/conversations?sort=updated_at", 2),
-        ("/v1/customers", 1),
-    ] {
-        let list = c.get(list).await.expect(200);
-        assert_eq!((list.total(), list.data().len()), (total, total as usize));
-    }
-    for word in &somebody.words.0 {
-        let found = c
-            .get(&format!("/v1/conversations?q={word}"))
-            .await
-            .expect(200);
-        assert_eq!(found.total(), 0, "{word}");
-    }
+    assert_only_one_is_listed(&c, &somebody).await;
     assert_eq!(neighbours().await, before);
     // What follows one that is gone is found all the same.
     let after = format!(
@@ -277,6 +282,25 @@ async fn from_the_answer_on_nobody_finds_the_person() {
         somebody.conversation
     );
     assert_eq!(c.get(&after).await.expect(200).data().len(), 2);
+}
+
+/// What stays of events.
+fn places(events: &[Value]) -> Vec<Value> {
+    let place = |event: &Value| {
+        json!([
+            event["id"],
+            event["event"],
+            event["seq"],
+            event["created_at"],
+            event["data"]["conversation_id"],
+            event["data"]["status"],
+            event["data"]["channel"],
+            event["data"]["message_id"],
+            event["data"]["sender_type"],
+            event["data"]["message_count"]
+        ])
+    };
+    events.iter().map(place).collect::<Vec<_>>()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -303,23 +327,6 @@ async fn events_stay_in_their_places_with_identifiers_and_numbers_only() {
     finished(&c, &begun.id("erasure_id")).await;
     let listed = c.get(all).await.expect(200);
     let after = of_it(&listed);
-    let places = |events: &[Value]| {
-        let place = |event: &Value| {
-            json!([
-                event["id"],
-                event["event"],
-                event["seq"],
-                event["created_at"],
-                event["data"]["conversation_id"],
-                event["data"]["status"],
-                event["data"]["channel"],
-                event["data"]["message_id"],
-                event["data"]["sender_type"],
-                event["data"]["message_count"]
-            ])
-        };
-        events.iter().map(place).collect::<Vec<_>>()
-    };
     let (kept, added) = after.split_at(before.len());
     assert_eq!(places(kept), places(&before));
     assert!(
@@ -348,6 +355,22 @@ async fn events_stay_in_their_places_with_identifiers_and_numbers_only() {
     );
 }
 
+/// A thousand messages, fifty at a time.
+async fn say_much(c: &Client, several: &str, words: &mut Words) {
+    for chunk in 0..20 {
+        let word = words.next("many");
+        let sent = (0..50).map(|n| {
+            let (c, several, word) = (c, several, &word);
+            async move {
+                c.message(several, &format!("{word} {chunk} {n}"))
+                    .await
+                    .expect(201)
+            }
+        });
+        join_all(sent).await;
+    }
+}
+
 /// Erases somebody with everything that a server could have kept, and looks into every file.
 async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
     let server = setup.delivering("[0.05]", "5").start();
@@ -362,18 +385,7 @@ async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
     let mut somebody = Somebody::talking(&c).await;
     let neighbour = Somebody::talking(&c).await;
     let several = c.conversation_of(&somebody.customer).await;
-    for chunk in 0..20 {
-        let word = somebody.words.next("many");
-        let sent = (0..50).map(|n| {
-            let (c, several, word) = (&c, &several, &word);
-            async move {
-                c.message(several, &format!("{word} {chunk} {n}"))
-                    .await
-                    .expect(201)
-            }
-        });
-        join_all(sent).await;
-    }
+    say_much(&c, &several, &mut somebody.words).await;
     if !is_encrypted {
         let found = c.get(&format!("/v1/conversations?q={}", somebody.words.0[4]));
         assert_eq!(found.await.expect(200).total(), 1);
@@ -515,6 +527,30 @@ async fn only_who_manages_users_may_erase_and_only_with_true_or_false() {
     assert_eq!(audit.column("action")[0], "conversation.erased");
 }
 
+/// So many conversations with one message each, twenty at a time.
+async fn begin_many(c: &Client, customer: &str, (count, words): (usize, &mut Words)) {
+    for _ in 0..count / 20 {
+        let texts: Vec<String> = (0..20).map(|_| words.next("crash")).collect();
+        let made = texts.iter().map(|text| {
+            let new = json!({"customer_id": customer, "initial_message": text});
+            async move { c.post("/v1/conversations", new).await.expect(201) }
+        });
+        join_all(made).await;
+    }
+}
+
+fn assert_sound_with_its_chain(server: &mut Server) {
+    server.term();
+    server.assert_sound();
+    let verified = process::colloquy()
+        .args(["audit", "verify"])
+        .current_dir(server.work())
+        .envs(server.store())
+        .output()
+        .unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erasure_goes_on_after_kill_9_while_others_write() {
     let mut server = Server::start();
@@ -525,15 +561,7 @@ async fn an_erasure_goes_on_after_kill_9_while_others_write() {
     let customer = c.customer().await;
     let mut words = Words::default();
     let count = sized(200, 60);
-    for _ in 0..count / 20 {
-        let texts: Vec<String> = (0..20).map(|_| words.next("crash")).collect();
-        let made = texts.iter().map(|text| {
-            let new = json!({"customer_id": customer, "initial_message": text});
-            let c = &c;
-            async move { c.post("/v1/conversations", new).await.expect(201) }
-        });
-        join_all(made).await;
-    }
+    begin_many(&c, &customer, (count, &mut words)).await;
     let at = format!("/v1/customers/{customer}?erase=true");
     let mut kept = 0_u64;
     for round in 0..sized(8, 3) {
@@ -583,15 +611,7 @@ async fn an_erasure_goes_on_after_kill_9_while_others_write() {
     assert_eq!(words.found(&server), BTreeSet::new());
     let left = c.get(&messages(&neighbour)).await.expect(200);
     assert_eq!(left.total(), kept);
-    server.term();
-    server.assert_sound();
-    let verified = process::colloquy()
-        .args(["audit", "verify"])
-        .current_dir(server.work())
-        .envs(server.store())
-        .output()
-        .unwrap();
-    assert!(verified.status.success(), "{verified:?}");
+    assert_sound_with_its_chain(&mut server);
 }
 
 #[tokio::test(flavor = "multi_thread")]

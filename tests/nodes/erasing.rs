@@ -6,10 +6,36 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::nodes;
-use crate::support::{unique, until};
+use crate::support::{Client, unique, until};
 
 /// The longest that erasing may take on a busy machine, with a node that is gone and its lease.
 const FINISHED_WITHIN: Duration = Duration::from_secs(120);
+
+/// Thirty conversations with one message each; their paths.
+async fn begun(here: &Client, customer: &str, text: &str) -> Vec<String> {
+    let mut conversations = Vec::new();
+    for _ in 0..30 {
+        let new = json!({"customer_id": customer, "initial_message": text});
+        let made = here.post("/v1/conversations", new).await.expect(201);
+        conversations.push(format!("/v1/conversations/{}", made.id("conversation_id")));
+    }
+    conversations
+}
+
+/// None of these conversations is there for anybody.
+async fn assert_gone(there: &Client, conversations: &[String]) {
+    for path in conversations {
+        there.get(path).await.error(404, "not_found", "");
+        there
+            .get(&format!("{path}/messages"))
+            .await
+            .error(404, "not_found", "");
+        there
+            .post(&format!("{path}/messages"), json!({"content": "late"}))
+            .await
+            .error(404, "not_found", "");
+    }
+}
 
 #[tokio::test]
 async fn a_person_is_erased_at_every_node_though_the_one_at_work_is_killed() {
@@ -18,12 +44,7 @@ async fn a_person_is_erased_at_every_node_though_the_one_at_work_is_killed() {
     let there = here.at(&nodes[1].address());
     let (customer, neighbour) = (here.customer().await, here.conversation().await);
     let text = unique("OfThePerson").replace('-', "x");
-    let mut conversations = Vec::new();
-    for _ in 0..30 {
-        let new = json!({"customer_id": customer, "initial_message": text});
-        let made = here.post("/v1/conversations", new).await.expect(201);
-        conversations.push(format!("/v1/conversations/{}", made.id("conversation_id")));
-    }
+    let conversations = begun(&here, &customer, &text).await;
     // The other node has them in memory as they are.
     for path in &conversations {
         there.get(path).await.expect(200);
@@ -67,17 +88,7 @@ async fn a_person_is_erased_at_every_node_though_the_one_at_work_is_killed() {
         (&shown["conversations"], &shown["messages"]),
         (&json!(30), &json!(30))
     );
-    for path in &conversations {
-        there.get(path).await.error(404, "not_found", "");
-        there
-            .get(&format!("{path}/messages"))
-            .await
-            .error(404, "not_found", "");
-        there
-            .post(&format!("{path}/messages"), json!({"content": "late"}))
-            .await
-            .error(404, "not_found", "");
-    }
+    assert_gone(&there, &conversations).await;
     assert_eq!(
         nodes[1].places_with(&text),
         Vec::<std::path::PathBuf>::new()

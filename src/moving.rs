@@ -4,8 +4,8 @@
 use std::io::{self, BufReader, BufWriter, Write};
 use std::time::{Duration, Instant};
 
-use colloquy_actors::document::redacted;
 use colloquy_actors::dump::{self, ImportError, Imported, Source};
+use colloquy_actors::erasures::redacted;
 use colloquy_actors::sealing::KeyFileError;
 use colloquy_actors::store::mongodb::{self, MongoTransfer};
 use colloquy_actors::store::sqlite::{self, SqliteTransfer};

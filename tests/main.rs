@@ -54,6 +54,7 @@ mod domains;
 mod drills;
 mod encrypted_texts;
 mod encryption;
+mod erasing;
 mod errors;
 mod events;
 mod filters;

@@ -100,12 +100,15 @@ conversations:read
 conversations:write
     POST /v1/conversations
     POST /v1/customers
-    PATCH DELETE /v1/customers/{customer_id}
+    PATCH /v1/customers/{customer_id}
+conversations:write users:manage
+    DELETE /v1/customers/{customer_id}
 users:manage conversations:read documents:read
     GET /v1/users
     GET /v1/users/{user_id}
 users:manage
     GET /v1/audit
+    GET /v1/erasures/{erasure_id}
     POST /v1/users
     PATCH DELETE /v1/users/{user_id}
     POST /v1/users/{user_id}/invitations
@@ -378,6 +381,7 @@ fn filled(path: &str) -> String {
             Some("share_id") => "shr",
             Some("comment_id") => "cmt",
             Some("client_id") => "cli",
+            Some("erasure_id") => "era",
             Some(_) => "usr",
         };
         format!("{prefix}_0190163d8694739b85d52d5e4a4d6d5f")

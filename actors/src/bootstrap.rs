@@ -65,6 +65,7 @@ pub(crate) fn first_account(
         auto_close_after_minutes: None,
         domains: Vec::new(),
         cors_origins: None,
+        retention_days: None,
     };
     let creation = Creation { store, views };
     let request = OpenAccount { new, number };

@@ -1,6 +1,7 @@
 //! Work that commits leave behind, such as taking conversations from a user who is no more. Kept by
 //! the store until it is done, so a crash only delays it.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,45 +11,89 @@ use tokio::sync::Notify;
 use crate::attachments::Attachments;
 use crate::conversation::Conversations;
 use crate::conversation::messages::UnassignUser;
+use crate::erasures::{Erasures, Finishing, Retention};
 use crate::store::{ConversationQuery, Facets, Store};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::Chore;
-use colloquy_model::id::UserId;
+use colloquy_model::id::{ErasureId, UserId};
 use colloquy_model::page::{Order, Paging, Start};
-use colloquy_runtime::AskError;
 use colloquy_runtime::threads::BackgroundThread;
+use colloquy_runtime::{AskError, SupervisedKind};
 
 /// Looked after even if nobody calls: a chore may have failed because the store was away.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How long the thread waits before it tries again what failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Whom chores are done with.
+#[derive(Clone)]
+pub(crate) struct Rooms {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) conversations: Arc<Conversations>,
+    pub(crate) attachments: Arc<Attachments>,
+    pub(crate) erasures: Arc<Erasures>,
+}
+
+impl Rooms {
+    /// How operators see the actors of conversations, attachments and erasures.
+    pub(crate) fn supervised(&self) -> [Arc<dyn SupervisedKind>; 3] {
+        [
+            self.conversations.directory.clone(),
+            self.attachments.supervised(),
+            self.erasures.supervised(),
+        ]
+    }
+}
+
+/// When chores are looked for again unless somebody calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Something waits for what the store does by itself, or there is more of it.
+    Soon,
+    /// What could be done is done.
+    Late,
+}
+
 /// Starts the thread that does chores.
 ///
 /// # Errors
 /// The system starts no further thread.
-pub(crate) fn start(
-    store: Arc<dyn Store>,
-    (conversations, attachments): (Arc<Conversations>, Arc<Attachments>),
-    called: Arc<Notify>,
-) -> io::Result<BackgroundThread> {
+pub(crate) fn start(rooms: Rooms, called: Arc<Notify>) -> io::Result<BackgroundThread> {
     BackgroundThread::start_with_connections("chores", move || {
-        let (store, called) = (Arc::clone(&store), Arc::clone(&called));
-        let (conversations, attachments) = (Arc::clone(&conversations), Arc::clone(&attachments));
+        let (rooms, called) = (rooms.clone(), Arc::clone(&called));
         async move {
+            let identity = Arc::clone(&rooms.erasures.records.identity);
+            let mut retention = Retention::new(identity, Arc::clone(&rooms.conversations));
+            let mut finishing = Finishing::default();
             loop {
-                do_all(&*store, &conversations, &attachments).await;
+                let mut next = do_all(&rooms, &mut finishing).await;
+                // Behind the chores, which only one node is told of.
+                if retention.step(&*rooms.store).await {
+                    next = Next::Soon;
+                }
+                let pause = match next {
+                    Next::Soon => PAUSE,
+                    Next::Late => LOOK_EVERY,
+                };
                 // Either it is called, or it looks by itself.
-                let _ = tokio::time::timeout(LOOK_EVERY, called.notified()).await;
+                let _ = tokio::time::timeout(pause, called.notified()).await;
             }
         }
     })
 }
 
-async fn do_all(store: &dyn Store, conversations: &Conversations, attachments: &Attachments) {
+async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
+    let Rooms {
+        store,
+        conversations,
+        attachments,
+        erasures,
+    } = rooms;
+    let (store, conversations) = (&**store, &**conversations);
     // Other chores wait behind one whose files a cloud holds: where it is away that is asked once.
     let mut files_go = true;
+    let (mut running, mut unfinished) = (Vec::new(), HashSet::new());
     for chore in store.chores().await.unwrap_or_default() {
         let done = match chore {
             Chore::Unassign(tenant, user) => {
@@ -63,10 +108,56 @@ async fn do_all(store: &dyn Store, conversations: &Conversations, attachments: &
                 files_go = files_go && attachments.erase(tenant, attachment).await;
                 files_go
             }
+            Chore::EraseCustomer(tenant, erasure) => {
+                let is_away = erasures.take_away(&eraser(tenant), erasure).await;
+                running.push((chore, is_away));
+                false
+            }
+            Chore::FinishConversation(tenant, erased) => {
+                finishing.begin(store, attachments, (tenant, erased)).await;
+                unfinished.insert(erased.erasure);
+                false
+            }
         };
         if done {
             store.chore_done(chore);
         }
+    }
+    // What fails is tried again soon.
+    let _ = finishing.finish(store).await;
+    let next = match running.is_empty() && unfinished.is_empty() {
+        true => Next::Late,
+        false => Next::Soon,
+    };
+    for (chore, is_away) in running {
+        // Conversations that have gone just now have left chores that were not read above.
+        if let Chore::EraseCustomer(tenant, erasure) = chore
+            && is_away
+            && !unfinished.contains(&erasure.number())
+            && !is_left_to_finish(store, erasure).await
+            && erasures.finish(eraser(tenant), erasure).await
+        {
+            store.chore_done(chore);
+        }
+    }
+    next
+}
+
+/// Whether anything of this erasure's conversations is left.
+async fn is_left_to_finish(store: &dyn Store, erasure: ErasureId) -> bool {
+    let Ok(chores) = store.chores().await else {
+        return true;
+    };
+    chores.into_iter().any(|chore| match chore {
+        Chore::FinishConversation(_, erased) => erased.erasure == erasure.number(),
+        Chore::Unassign(..) | Chore::EraseAttachment(..) | Chore::EraseCustomer(..) => false,
+    })
+}
+
+fn eraser(tenant: Tenant) -> Caller {
+    Caller {
+        tenant,
+        actor: Actor::server("a customer is erased"),
     }
 }
 

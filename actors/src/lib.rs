@@ -25,6 +25,7 @@
 //! - [`idempotency`], [`limiter`]: keys that are running or done; what a key or an address may ask
 //!   for. [`usage`]: how much accounts use, and what is left of their quotas.
 //! - [`oauth`]: codes and tokens for the software of others, and the keys that sign them.
+//! - [`erasures`]: people who are erased, with all that they said; `redaction`: what may stay of it.
 //! - `chores`, `timers`: what is done without anybody asking, each on a thread of its own.
 //! - `sharing`: what nodes keep in step beside what is committed.
 //! - [`system`]: the wiring, and what the edge holds.
@@ -56,6 +57,7 @@
 
 mod bootstrap;
 mod chores;
+mod redaction;
 mod sharing;
 mod timers;
 mod views;
@@ -69,6 +71,7 @@ pub mod conversation;
 pub mod customer_names;
 pub mod document;
 pub mod dump;
+pub mod erasures;
 pub mod feed;
 pub mod idempotency;
 pub mod journal;

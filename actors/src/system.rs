@@ -21,8 +21,10 @@ use crate::attachments::{AttachmentParts, Attachments};
 use crate::audit::AuditTrail;
 use crate::backup::{BackupSettings, Backups};
 pub use crate::bootstrap::{FirstKeys, FirstStart, NoFirstAccount};
+use crate::chores::Rooms;
 use crate::conversation::{Conversation, Conversations, SearchIndexer as MessageIndexer};
 use crate::document::{Document, Documents, SearchIndexer};
+use crate::erasures::Erasures;
 use crate::feed::{Events, Interest};
 use crate::idempotency::Idempotency;
 use crate::journal::{Kept, StoreJournal};
@@ -295,7 +297,7 @@ pub struct System {
     /// Signs people in to the console.
     pub sign_ins: SignIns,
     /// The customers of all accounts, in the same way.
-    pub customers: Records<Customer>,
+    pub customers: Arc<Records<Customer>>,
     /// The OAuth clients of all accounts, in the same way.
     pub clients: Arc<Records<Client>>,
     /// What conversations have come to, and what was made.
@@ -326,6 +328,8 @@ pub struct System {
     pub audit: Arc<AuditTrail>,
     /// Files that messages bring.
     pub attachments: Arc<Attachments>,
+    /// Customers who are erased.
+    pub erasures: Arc<Erasures>,
     /// Whole copies of the store.
     pub backups: Backups,
     /// Every kind of actor, and how each is supervised.
@@ -496,6 +500,7 @@ impl System {
         self.users.directory.drain();
         self.customers.directory.drain();
         self.attachments.drain();
+        self.erasures.drain();
         self.webhooks.directory.drain();
     }
 
@@ -509,6 +514,7 @@ impl System {
         done &= self.users.directory.drained(deadline).await;
         done &= self.customers.directory.drained(deadline).await;
         done &= self.attachments.drained(deadline).await;
+        done &= self.erasures.drained(deadline).await;
         done &= self.webhooks.directory.drained(deadline).await;
         self.deliveries
             .stop(deadline.saturating_duration_since(Instant::now()))
@@ -656,19 +662,19 @@ impl Builder<'_> {
     fn system(&self, courier: Arc<dyn Courier>, operator: SecretHash) -> Result<System, NotOpened> {
         let (conversations, nodes) = (Arc::new(self.conversations()?), self.store.nodes());
         let documents = Arc::new(self.documents(&*nodes)?);
-        let attachments = self.attachments(&conversations)?;
-        let mut background = self.background(&conversations, &documents, &attachments)?;
+        let (users, customers) = (Arc::new(self.records::<User>()), Arc::new(self.records()));
+        let rooms = self.rooms(&conversations, &customers)?;
+        let mut background = self.background(&rooms, &documents)?;
         let limits = self.limits(&*nodes, &mut background)?;
-        let (accounts, webhooks) = (Arc::new(self.records()), Arc::new(self.records()));
-        let (users, clients) = (Arc::new(self.records()), Arc::new(self.records()));
-        let (grants, keys, customers) = (Arc::new(self.records()), self.records(), self.records());
+        let webhooks: Arc<Records<Webhook>> = Arc::new(self.records());
+        let (accounts, keys) = (Arc::new(self.records::<Account>()), self.records::<Key>());
+        let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let deliveries = self.deliveries(courier, &webhooks)?;
         let oauth = self.oauth((&clients, &grants), &mut background)?;
-        let mut actors: Vec<Arc<dyn SupervisedKind>> =
-            vec![conversations.directory.clone(), documents.directory.clone()];
+        let mut actors = rooms.supervised().to_vec();
+        actors.push(documents.directory.clone());
         actors.extend(people(&accounts, &keys, (&users, &customers)));
-        actors.extend::<[Arc<dyn SupervisedKind>; 6]>([
-            attachments.supervised(),
+        actors.extend::<[Arc<dyn SupervisedKind>; 5]>([
             webhooks.directory.clone(),
             clients.directory.clone(),
             grants.directory.clone(),
@@ -680,7 +686,8 @@ impl Builder<'_> {
             backups: self.backups(&mut background)?,
             analytics: self.analytics(&mut background)?,
             supervision: self.supervision(actors, &*nodes, &mut background)?,
-            attachments,
+            attachments: rooms.attachments,
+            erasures: rooms.erasures,
             drills: self.settings.drills,
             index_files: self.index_files(),
             documents,
@@ -759,6 +766,24 @@ impl Builder<'_> {
         let (analytics, counting) = Analytics::start(store, feed)?;
         background.push(counting);
         Ok(analytics)
+    }
+
+    /// Whom chores are done with.
+    fn rooms(
+        &self,
+        conversations: &Arc<Conversations>,
+        customers: &Arc<Records<Customer>>,
+    ) -> Result<Rooms, NotOpened> {
+        Ok(Rooms {
+            store: Arc::clone(self.store),
+            conversations: Arc::clone(conversations),
+            attachments: self.attachments(conversations)?,
+            erasures: Arc::new(Erasures {
+                records: self.records(),
+                customers: Arc::clone(customers),
+                conversations: Arc::clone(conversations),
+            }),
+        })
     }
 
     /// Attachments, whose folder is made where it is missing.
@@ -880,25 +905,20 @@ impl Builder<'_> {
     /// What is done without a request.
     fn background(
         &self,
-        conversations: &Arc<Conversations>,
+        rooms: &Rooms,
         documents: &Arc<Documents>,
-        attachments: &Arc<Attachments>,
     ) -> std::io::Result<Vec<BackgroundThread>> {
-        let chores = chores::start(
-            Arc::clone(self.store),
-            (Arc::clone(conversations), Arc::clone(attachments)),
-            Arc::clone(&self.views.chores),
-        )?;
+        let attachments = rooms.attachments.start_upkeep()?;
         let timers = Timers {
             store: self.store.clone(),
-            conversations: Arc::clone(conversations),
+            conversations: Arc::clone(&rooms.conversations),
             identity: Arc::clone(&self.views.identity),
             alarm: Arc::clone(&self.views.timers),
         };
         let bin = Documents::empty_bin(documents, self.settings.bin_kept)?;
         Ok(vec![
-            chores,
-            attachments.start_upkeep()?,
+            chores::start(rooms.clone(), Arc::clone(&self.views.chores))?,
+            attachments,
             timers.start()?,
             bin,
             self.usage.start(&self.views.identity)?,

@@ -16,7 +16,7 @@ use crate::accounts::restore::{
 };
 use crate::accounts::{Identity, KnownAccount, KnownKey};
 use crate::customer_names::Names;
-use crate::document::redacted;
+use crate::erasures::redacted;
 use crate::feed::{Batch, Feed, Renamed};
 use crate::idempotency::Keys;
 use crate::oauth::SigningKeysView;
@@ -29,7 +29,7 @@ use crate::supervision::SettingsView;
 use crate::webhook::restore_endpoint;
 use colloquy_model::account::TextKeys;
 use colloquy_model::caller::{CredentialCode, Tenant};
-use colloquy_model::commit::{Commit, Effect, Header, NewRow};
+use colloquy_model::commit::{Commit, Effect, NewRow};
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
@@ -126,6 +126,7 @@ impl CommitSink for Views {
             }
             Kind::Customer
             | Kind::Attachment
+            | Kind::Erasure
             | Kind::Conversation
             | Kind::Webhook
             | Kind::Document
@@ -153,6 +154,9 @@ impl CommitSink for Views {
         for Committed { mut commit, first } in batch.commits {
             self.count_messages(&commit);
             publish(&commit, first, &mut published);
+            if commit.chore.is_some() {
+                self.chores.notify_one();
+            }
             for effect in std::mem::take(&mut commit.effects) {
                 self.take_in(effect, commit.expected.next());
             }
@@ -224,7 +228,7 @@ impl Views {
             redacts,
             leaves_chore,
         } = followed;
-        if redacts || matches!(change, FollowedChange::DocumentGone) {
+        if redacts || matches!(change, FollowedChange::Erased) {
             published.redacted(subject.number);
         }
         match change {
@@ -246,7 +250,7 @@ impl Views {
             }
             FollowedChange::RecordGone => self.record_gone(subject, tenant, first, published),
             FollowedChange::Snoozed(until) => self.timers.ring_by(until),
-            FollowedChange::None | FollowedChange::DocumentGone => {}
+            FollowedChange::None | FollowedChange::Erased => {}
         }
         if let Some(name) = renamed {
             self.names.rename(subject.number, &name, sequence);
@@ -293,7 +297,8 @@ impl Views {
             | Kind::Audit
             | Kind::SigningKeys
             | Kind::Alerts
-            | Kind::Attachment => {}
+            | Kind::Attachment
+            | Kind::Erasure => {}
         }
     }
 
@@ -343,7 +348,7 @@ impl Views {
 
 /// Hands what happened to the feed, where anybody wants it.
 fn publish(commit: &Commit, first: FirstRow, published: &mut Batch<'_>) {
-    if matches!(commit.header, Header::DocumentGone { .. }) || commit.redacts.is_some() {
+    if commit.erases() || commit.redacts.is_some() {
         published.redacted(commit.subject.number);
     }
     publish_records(commit, first, published);

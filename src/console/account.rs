@@ -14,7 +14,12 @@ use crate::console::no_such_page;
 use crate::http::{Problem, Request, Verb};
 
 const HERE: &str = "/console/settings/account";
-const FIELDS: &[&str] = &["name", "allowed_ips", "auto_close_after_minutes"];
+const FIELDS: &[&str] = &[
+    "name",
+    "allowed_ips",
+    "auto_close_after_minutes",
+    "retention_days",
+];
 
 /// The page of the account.
 pub(super) async fn answer(
@@ -53,6 +58,7 @@ async fn page(visit: &Visit, session: &Session, shown: &Shown) -> Result<Reply, 
                     (Field { name: "name", label: "Name", hint: "" }.line(&filled, "text", true))
                     (Field { name: "allowed_ips", label: "Addresses from which the account may be used", hint: "By keys, and by people here. One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(&filled, 2))
                     (Field { name: "auto_close_after_minutes", label: "Close silent conversations after (minutes)", hint: "10 to 525600. Empty: never." }.line(&filled, "number", false))
+                    (Field { name: "retention_days", label: "Erase closed conversations after (days)", hint: "1 to 3650, for good, with messages and files. Empty: never." }.line(&filled, "number", false))
                     div.actions { button.button.primary { "Save" } }
                 }
             }
@@ -83,18 +89,16 @@ fn fields(account: &Value) -> Vec<(String, String)> {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let minutes = account
-        .get("auto_close_after_minutes")
-        .and_then(Value::as_u64);
+    let number = |name: &str| {
+        let number = account.get(name).and_then(Value::as_u64);
+        let text = number.map(|number| number.to_string());
+        (name.to_owned(), text.unwrap_or_default())
+    };
     vec![
         ("name".to_owned(), text(account, "name").to_owned()),
         ("allowed_ips".to_owned(), addresses.join("\n")),
-        (
-            "auto_close_after_minutes".to_owned(),
-            minutes
-                .map(|minutes| minutes.to_string())
-                .unwrap_or_default(),
-        ),
+        number("auto_close_after_minutes"),
+        number("retention_days"),
     ]
 }
 
@@ -112,13 +116,16 @@ async fn change(visit: &Visit, session: &Session, form: &Form) -> Result<Reply, 
     let (api, principal) = session.of_account()?;
     let path = format!("/admin/v1/accounts/{}", principal.account.view.account_id);
     let addresses: Vec<&str> = form.text("allowed_ips").split_whitespace().collect();
-    let minutes = form.filled("auto_close_after_minutes");
     // What is no number goes on as it was typed: the interface says what is wrong with it.
-    let minutes = minutes.map(|text| text.parse::<u64>().map_or(json!(text), Value::from));
+    let number = |name: &str| {
+        let typed = form.filled(name);
+        typed.map(|text| text.parse::<u64>().map_or(json!(text), Value::from))
+    };
     let body = json!({
         "name": form.text("name").trim(),
         "allowed_ips": addresses,
-        "auto_close_after_minutes": minutes,
+        "auto_close_after_minutes": number("auto_close_after_minutes"),
+        "retention_days": number("retention_days"),
     });
     let request = Request {
         if_match: form.filled("etag"),

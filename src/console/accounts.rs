@@ -27,6 +27,7 @@ const FIELDS: &[&str] = &[
     "auto_close_after_minutes",
     "domains",
     "cors_origins",
+    "retention_days",
 ];
 const PLANS: &[(&str, &str)] = &[
     ("basic", "Basic: the rate that config.toml gives it"),
@@ -157,6 +158,7 @@ fn fields(shown: &Shown) -> Markup {
         (Field { name: "allowed_ips", label: "Addresses from which it may be used", hint: "By keys, and by people in the console. One a line, such as 203.0.113.7 or 2001:db8::/32. Empty: all." }.lines(shown, 2))
         (Field { name: "auto_close_after_minutes", label: "Close conversations by themselves after", hint: minutes }.line(shown, "text", false))
         (domains::fields(shown))
+        (Field { name: "retention_days", label: "Erase closed conversations after", hint: "1 to 3650 days; then they go for good, with messages and files. Empty: never." }.line(shown, "text", false))
     }
 }
 
@@ -175,8 +177,8 @@ fn wanted(form: &Form, is_new: bool) -> Value {
     let rate = |name| numeric(form, name).filter(|_| is_enterprise);
     let addresses = form.text("allowed_ips").split([',', '\n', ' ']);
     let addresses = addresses.map(str::trim).filter(|line| !line.is_empty());
-    let minutes = numeric(form, "auto_close_after_minutes");
-    let minutes = minutes.or((!is_new).then_some(Value::Null));
+    // An empty field takes a setting back.
+    let setting = |name| numeric(form, name).or((!is_new).then_some(Value::Null));
     let (domains, origins) = domains::wanted(form);
     object([
         ("name", Some(json!(form.text("name").trim()))),
@@ -184,7 +186,11 @@ fn wanted(form: &Form, is_new: bool) -> Value {
         ("rate_per_minute", rate("rate_per_minute")),
         ("burst_per_minute", rate("burst_per_minute")),
         ("allowed_ips", Some(addresses.collect())),
-        ("auto_close_after_minutes", minutes),
+        (
+            "auto_close_after_minutes",
+            setting("auto_close_after_minutes"),
+        ),
+        ("retention_days", setting("retention_days")),
         ("domains", Some(domains)),
         ("cors_origins", Some(origins)),
     ])
@@ -322,6 +328,7 @@ fn held(account: &Value) -> Vec<(String, String)> {
             "auto_close_after_minutes",
             number("auto_close_after_minutes"),
         ),
+        own("retention_days", number("retention_days")),
     ];
     held.extend(domains::held(account));
     held

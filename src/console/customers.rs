@@ -31,6 +31,7 @@ pub(super) async fn answer(
         ([id], None) => customers.one(id, &Shown::default()).await,
         ([id], Some(form)) => customers.change(id, &form).await,
         ([id, "delete"], Some(_)) => customers.delete(id).await,
+        ([id, "erase"], Some(_)) => customers.erase(id).await,
         ([id, "conversation"], Some(_)) => customers.begin(id).await,
         _ => Err(no_such_page()),
     }
@@ -156,6 +157,8 @@ impl Customers<'_> {
                     h2 { "Delete" }
                     p { "A customer who has conversations can't be deleted." }
                     (button(self.session, &format!("{HERE}/{id}/delete"), "Delete this customer", "danger", "The customer is deleted for good."))
+                    p { "Erasing takes all conversations, messages and files with the customer. Nobody can bring them back." }
+                    (button(self.session, &format!("{HERE}/{id}/erase"), "Erase this person", "danger", "The customer is erased for good, with all conversations, messages and files."))
                 }
             }
         };
@@ -211,6 +214,32 @@ impl Customers<'_> {
             Ok(_) => {
                 let reply = Reply::see_other(HERE);
                 Ok(session::say(self.visit, reply, "The customer is deleted."))
+            }
+            Err(problem) if problem.is_refusal() => {
+                let shown = Shown {
+                    form: Form::default(),
+                    problem: Some(problem),
+                };
+                let page = self.one(id, &shown).await?;
+                Ok(page.refused())
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+
+    async fn erase(&self, id: &str) -> Result<Reply, Problem> {
+        let path = format!("/v1/customers/{id}?erase=true");
+        let request = Request {
+            verb: Verb::Delete,
+            ..Request::get(&path)
+        };
+        match self.session.ask(request).await {
+            Ok(begun) => {
+                let words = format!(
+                    "The person is erased: nobody sees anything of it any more. The proof is erasure {}.",
+                    text(&begun.body, "erasure_id")
+                );
+                Ok(session::say(self.visit, Reply::see_other(HERE), &words))
             }
             Err(problem) if problem.is_refusal() => {
                 let shown = Shown {

@@ -496,6 +496,7 @@ async fn make_account(system: &System) -> Result<AccountId, DemoError> {
         auto_close_after_minutes: None,
         domains: Vec::new(),
         cors_origins: None,
+        retention_days: None,
     };
     let number = system.next_account_number().await;
     let number = number.map_err(|error| failed(&error))?;

@@ -16,7 +16,7 @@ use colloquy_model::user::Role;
 use ipnet::IpNet;
 
 use super::admission::Arrival;
-use super::api_call::Credential;
+use super::api_call::{ApiCall, Credential};
 use super::app_state::AppState;
 use super::operation::{AuthRequirement, Verb};
 use super::problem::{Kind, Outcome, Problem};
@@ -282,6 +282,18 @@ pub(super) fn check_permissions(principal: &Principal, needs: Needs) -> Result<(
         return Err(Problem::forbidden("the key is not allowed this scope"));
     }
     Ok(())
+}
+
+/// Refuses a caller who may call the operation, and not what it is asked for: that has a permission of
+/// its own.
+pub(super) fn check_also(call: &ApiCall, needs: Needs) -> Result<(), Problem> {
+    let Some(principal) = call.principal() else {
+        return Ok(());
+    };
+    check_permissions(principal, needs)?;
+    let user = call.caller.actor.user;
+    let role = user.and_then(|user| call.app.system.identity.user(principal.tenant(), user));
+    check_role(principal, role, needs)
 }
 
 /// Whether the key may do this, and for whom it acts.

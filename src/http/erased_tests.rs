@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use colloquy_actors::document::redacted;
+use colloquy_actors::erasures::redacted;
 use colloquy_model::event_kind::EventKind;
 use serde_json::{Map, Value, json};
 

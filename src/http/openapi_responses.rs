@@ -67,6 +67,16 @@ pub(super) fn responses(operation: &Operation) -> Value {
             json!({"description": words, "headers": headers, "content": content}),
         );
     }
+    if let Some(name) = &operation.goes_on {
+        let content = json!({"application/json": {"schema": reference(name)}});
+        let mut headers = common(operation);
+        headers.extend(["ETag", "Cache-Control"]);
+        let words = "It goes on afterwards.";
+        all.insert(
+            "202".to_owned(),
+            json!({"description": words, "headers": header_refs(&headers), "content": content}),
+        );
+    }
     if matches!(operation.success, Success::File) {
         let (_, mut part) = success(operation);
         if let Some(part) = part.as_object_mut() {

@@ -117,6 +117,8 @@ pub(crate) struct Operation {
     pub(crate) success: Success,
     /// What it may answer with 200 beside that.
     pub(crate) otherwise: Option<String>,
+    /// What it may answer with 202 beside that.
+    pub(crate) goes_on: Option<String>,
     /// Whether its page has a script of ours.
     pub(crate) scripted: bool,
     /// Whether it may lead on to a page.
@@ -307,6 +309,7 @@ impl Operation {
             encoding: B::ENCODING,
             success: Success::Ok(String::new()),
             otherwise: None,
+            goes_on: None,
             scripted: false,
             leads_on: false,
             forms: &[],
@@ -337,6 +340,12 @@ impl Operation {
     pub(crate) fn creates<T: ToSchema>(mut self, location: LocationRule) -> Self {
         self.success = Success::Created(self.schema::<T>());
         Operation { location, ..self }
+    }
+
+    /// It may answer 202 with this instead.
+    pub(crate) fn or_accepts<T: ToSchema>(mut self) -> Self {
+        self.goes_on = Some(self.schema::<T>());
+        self
     }
 
     /// It may answer 200 with this instead.

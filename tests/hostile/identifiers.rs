@@ -56,6 +56,18 @@ async fn with_domain(server: &Server) -> Account {
     account
 }
 
+/// Uploads a file that no message has.
+async fn attachment(c: &Client) -> String {
+    let file = c.call("POST", "/v1/attachments").bytes(*b"content").await;
+    file.expect(201).id("attachment_id")
+}
+
+/// Erases somebody of whom nothing else knows.
+async fn erasure(c: &Client) -> String {
+    let path = format!("/v1/customers/{}?erase=true", c.customer().await);
+    c.delete(&path).await.expect(202).id("erasure_id")
+}
+
 impl World {
     async fn of(server: &Server) -> Self {
         let (account, receiver) = (with_domain(server).await, Receiver::start().await);
@@ -83,8 +95,8 @@ impl World {
             .await
             .expect(200);
         ids.insert("message_id", message.id("message_id"));
-        let file = c.call("POST", "/v1/attachments").bytes(*b"content").await;
-        ids.insert("attachment_id", file.expect(201).id("attachment_id"));
+        ids.insert("attachment_id", attachment(&c).await);
+        ids.insert("erasure_id", erasure(&c).await);
         let backup = operator.post("/admin/v1/backups", json!({}));
         ids.insert("backup_id", backup.await.expect(202).id("backup_id"));
         ids.insert("user_id", c.user("agent").await);

@@ -11,6 +11,7 @@ mod deliveries;
 mod domains;
 mod elsewhere;
 mod encryption;
+mod erasing;
 mod faults;
 mod feeds;
 mod figures;

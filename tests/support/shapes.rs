@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 pub(crate) const ACCOUNT: &str = "account_id, name, plan, rate_per_minute, burst_per_minute, monthly_quota, allowed_ips, \
-    auto_close_after_minutes, domains, cors_origins, created_at, updated_at";
+    auto_close_after_minutes, retention_days, domains, cors_origins, created_at, updated_at";
 pub(crate) const KEY: &str = "key_id, account_id, type, name, prefix, last4, scopes, allowed_ips, expires_at, user_id, \
     require_signature, created_at, last_used_at, revoked_at";
 pub(crate) const CUSTOMER: &str =

@@ -12,6 +12,7 @@ use super::{assert_none, root};
 /// under `actors/`; and what each imports of those above it in this table.
 const ROOMS: &[(&str, &[&str])] = &[
     ("model", &[]),
+    ("redaction", &["model"]),
     ("merge", &[]),
     ("runtime", &["model"]),
     ("passwords", &["model", "runtime"]),
@@ -67,6 +68,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "feed",
             "journal",
             "model",
+            "redaction",
             "runtime",
             "search",
             "store",
@@ -82,6 +84,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "merge",
             "model",
             "passwords",
+            "redaction",
             "runtime",
             "sealing",
             "search",
@@ -123,6 +126,18 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
+    (
+        "erasures",
+        &[
+            "accounts",
+            "attachments",
+            "conversation",
+            "document",
+            "model",
+            "runtime",
+            "store",
+        ],
+    ),
     ("realtime", &["model", "runtime", "store"]),
     ("metrics", &["backup", "runtime", "store", "webhook"]),
     (
@@ -130,7 +145,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "customer_names",
-            "document",
+            "erasures",
             "feed",
             "idempotency",
             "model",
@@ -148,7 +163,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "chores",
-        &["attachments", "conversation", "model", "runtime", "store"],
+        &[
+            "attachments",
+            "conversation",
+            "erasures",
+            "model",
+            "runtime",
+            "store",
+        ],
     ),
     (
         "timers",
@@ -177,6 +199,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "chores",
             "conversation",
             "document",
+            "erasures",
             "feed",
             "idempotency",
             "journal",

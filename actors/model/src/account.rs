@@ -49,6 +49,8 @@ pub struct AccountView {
     /// Origins whose pages may call; null: those that config.toml names.
     #[serde(default)]
     pub cors_origins: Option<Vec<String>>,
+    /// How many days a closed conversation is kept; then it is erased. Null: for ever.
+    pub retention_days: Option<u32>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was changed last.

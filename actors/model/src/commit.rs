@@ -15,7 +15,7 @@ use crate::entity::{Kind, Subject};
 use crate::entity_number::EntityNumber;
 use crate::event_kind::EventKind;
 use crate::id::{
-    AttachmentId, ClientId, CustomerId, DocumentId, GrantId, ShareId, UserId, WebhookId,
+    AttachmentId, ClientId, CustomerId, DocumentId, ErasureId, GrantId, ShareId, UserId, WebhookId,
 };
 use crate::idempotency::Reservation;
 use crate::key::{KeyView, Secrets, SigningSecrets};
@@ -81,8 +81,16 @@ pub enum Header {
         /// Names under which it is found, by field; those of before that are not here are given up.
         names: Vec<RecordName>,
     },
+    /// Takes a conversation away for good; its texts are erased behind. `before` is what it was,
+    /// without its metadata.
+    ConversationGone {
+        /// The conversation as it was counted before.
+        before: Box<ConversationState>,
+    },
     /// Deletes the record and gives up the names under which it was found.
     RecordGone,
+    /// The same, and has all that was ever said of it erased behind.
+    RecordErased,
     /// Puts a document's, with what comes with it.
     Document(Box<DocumentHeader>),
     /// Deletes a document for good.
@@ -112,6 +120,8 @@ pub enum NameField {
     TakenAttachment = 5,
     /// That an account has proven that this host name is its own.
     ProvenDomain = 6,
+    /// The customer whom an erasure that is under way erases.
+    ErasedCustomer = 7,
 }
 
 /// One name under which a record is found.
@@ -128,8 +138,8 @@ impl NameField {
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
         use NameField::{
-            CustomerEmail, CustomerExternalId, ProvenDomain, TakenAttachment, UnsettledAttachment,
-            UserEmail,
+            CustomerEmail, CustomerExternalId, ErasedCustomer, ProvenDomain, TakenAttachment,
+            UnsettledAttachment, UserEmail,
         };
         let all = [
             CustomerEmail,
@@ -138,6 +148,7 @@ impl NameField {
             UnsettledAttachment,
             TakenAttachment,
             ProvenDomain,
+            ErasedCustomer,
         ];
         all.into_iter().find(|field| *field as i64 == code)
     }
@@ -150,7 +161,8 @@ impl NameField {
             NameField::CustomerExternalId
             | NameField::UserEmail
             | NameField::TakenAttachment
-            | NameField::ProvenDomain => true,
+            | NameField::ProvenDomain
+            | NameField::ErasedCustomer => true,
         }
     }
 
@@ -162,6 +174,7 @@ impl NameField {
             NameField::CustomerExternalId => "external_id",
             NameField::UnsettledAttachment | NameField::TakenAttachment => "attachment_id",
             NameField::ProvenDomain => "domains",
+            NameField::ErasedCustomer => "customer_id",
         }
     }
 }
@@ -263,6 +276,19 @@ pub enum Chore {
     Unassign(Tenant, UserId),
     /// Erase this attachment, whose message is redacted.
     EraseAttachment(Tenant, AttachmentId),
+    /// Carry out this erasure of a customer.
+    EraseCustomer(Tenant, ErasureId),
+    /// Erase the attachments of a conversation that is erased, and see that its texts are.
+    FinishConversation(Tenant, ErasedConversation),
+}
+
+/// A conversation that is erased, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErasedConversation {
+    /// The number of its identifier.
+    pub conversation: EntityNumber,
+    /// The number of the erasure of its customer's; zero where its time was over.
+    pub erasure: EntityNumber,
 }
 
 /// The kind of a chore, as stores keep it.
@@ -271,13 +297,20 @@ pub enum Chore {
 pub enum ChoreKind {
     Unassign = 1,
     EraseAttachment = 2,
+    EraseCustomer = 3,
+    FinishConversation = 4,
 }
 
 impl ChoreKind {
     /// Reads back what a store wrote.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        let all = [ChoreKind::Unassign, ChoreKind::EraseAttachment];
+        let all = [
+            ChoreKind::Unassign,
+            ChoreKind::EraseAttachment,
+            ChoreKind::EraseCustomer,
+            ChoreKind::FinishConversation,
+        ];
         all.into_iter().find(|kind| *kind as i64 == code)
     }
 }
@@ -291,6 +324,16 @@ impl Chore {
             ChoreKind::EraseAttachment => {
                 Chore::EraseAttachment(tenant, AttachmentId::from_parts(number, tail))
             }
+            ChoreKind::EraseCustomer => {
+                Chore::EraseCustomer(tenant, ErasureId::from_parts(number, tail))
+            }
+            ChoreKind::FinishConversation => {
+                let erased = ErasedConversation {
+                    conversation: number,
+                    erasure: EntityNumber(tail),
+                };
+                Chore::FinishConversation(tenant, erased)
+            }
         }
     }
 
@@ -300,6 +343,8 @@ impl Chore {
         match self {
             Chore::Unassign(..) => ChoreKind::Unassign,
             Chore::EraseAttachment(..) => ChoreKind::EraseAttachment,
+            Chore::EraseCustomer(..) => ChoreKind::EraseCustomer,
+            Chore::FinishConversation(..) => ChoreKind::FinishConversation,
         }
     }
 
@@ -307,7 +352,10 @@ impl Chore {
     #[must_use]
     pub fn tenant(self) -> Tenant {
         match self {
-            Chore::Unassign(tenant, _) | Chore::EraseAttachment(tenant, _) => tenant,
+            Chore::Unassign(tenant, _)
+            | Chore::EraseAttachment(tenant, _)
+            | Chore::EraseCustomer(tenant, _)
+            | Chore::FinishConversation(tenant, _) => tenant,
         }
     }
 
@@ -317,15 +365,19 @@ impl Chore {
         match self {
             Chore::Unassign(_, user) => user.number(),
             Chore::EraseAttachment(_, attachment) => attachment.number(),
+            Chore::EraseCustomer(_, erasure) => erasure.number(),
+            Chore::FinishConversation(_, erased) => erased.conversation,
         }
     }
 
-    /// The rest of that identifier.
+    /// The rest of that identifier; of a conversation the number of its customer's erasure.
     #[must_use]
     pub fn tail(self) -> u64 {
         match self {
             Chore::Unassign(_, user) => user.tail(),
             Chore::EraseAttachment(_, attachment) => attachment.tail(),
+            Chore::EraseCustomer(_, erasure) => erasure.tail(),
+            Chore::FinishConversation(_, erased) => erased.erasure.0,
         }
     }
 }
@@ -404,10 +456,29 @@ impl Commit {
             Header::Record { .. }
             | Header::Unchanged
             | Header::Conversation { .. }
+            | Header::ConversationGone { .. }
             | Header::RecordGone
+            | Header::RecordErased
             | Header::Document(_)
             | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => None,
+        }
+    }
+
+    /// Whether it takes an entity away of which nothing may stay but identifiers and numbers: its
+    /// texts of before are erased behind.
+    #[must_use]
+    pub fn erases(&self) -> bool {
+        match &self.header {
+            Header::ConversationGone { .. }
+            | Header::RecordErased
+            | Header::DocumentGone { .. } => true,
+            Header::Unchanged
+            | Header::Conversation { .. }
+            | Header::Record { .. }
+            | Header::RecordGone
+            | Header::Document(_)
+            | Header::LinkUsed { .. } => false,
         }
     }
 
@@ -448,8 +519,10 @@ impl Commit {
             }
             Header::Unchanged
             | Header::Conversation { .. }
+            | Header::ConversationGone { .. }
             | Header::Record { .. }
             | Header::RecordGone
+            | Header::RecordErased
             | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => 0,
         };

@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use crate::entity_number::EntityNumber;
 use crate::id::{
     AccountKind, AlertsKind, AttachmentKind, AuditKind, ClientKind, ConversationKind, CustomerKind,
-    DocumentKind, GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind, UserKind,
-    WebhookKind,
+    DocumentKind, ErasureKind, GrantKind, Id, KeyKind, Prefix, SigningKeysKind, SupervisionKind,
+    UserKind, WebhookKind,
 };
 
 /// The kind of an entity: what its identifier names.
@@ -27,6 +27,7 @@ pub enum Kind {
     Audit = 12,
     Alerts = 13,
     Attachment = 14,
+    Erasure = 16,
 }
 
 impl Kind {
@@ -48,6 +49,7 @@ impl Kind {
             Kind::Audit => "audit",
             Kind::Alerts => "alerts",
             Kind::Attachment => "attachment",
+            Kind::Erasure => "erasure",
         }
     }
 
@@ -64,8 +66,8 @@ impl Kind {
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
         use Kind::{
-            Account, Alerts, Attachment, Audit, Client, Conversation, Customer, Document, Grant,
-            Key, SigningKeys, Supervision, User, Webhook,
+            Account, Alerts, Attachment, Audit, Client, Conversation, Customer, Document, Erasure,
+            Grant, Key, SigningKeys, Supervision, User, Webhook,
         };
         let all = [
             Account,
@@ -82,6 +84,7 @@ impl Kind {
             Audit,
             Alerts,
             Attachment,
+            Erasure,
         ];
         all.into_iter().find(|kind| *kind as i64 == code)
     }
@@ -123,6 +126,7 @@ impl Subject {
             .or_else(|| subject::<AuditKind>(Kind::Audit, text))
             .or_else(|| subject::<AlertsKind>(Kind::Alerts, text))
             .or_else(|| subject::<AttachmentKind>(Kind::Attachment, text))
+            .or_else(|| subject::<ErasureKind>(Kind::Erasure, text))
     }
 }
 
@@ -146,6 +150,7 @@ impl Display for Subject {
             Kind::Audit => id::<AuditKind>(self).fmt(f),
             Kind::Alerts => id::<AlertsKind>(self).fmt(f),
             Kind::Attachment => id::<AttachmentKind>(self).fmt(f),
+            Kind::Erasure => id::<ErasureKind>(self).fmt(f),
         }
     }
 }

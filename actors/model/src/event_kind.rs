@@ -20,6 +20,7 @@ pub enum EventKind {
     DocumentCommented = 14,
     AccountQuotaWarning = 15,
     AccountRateLimited = 16,
+    ConversationErased = 17,
     RecordCreated = 20,
     RecordUpdated = 21,
     RecordDeleted = 22,
@@ -53,6 +54,8 @@ pub enum EventKind {
     AttachmentBegun = 50,
     AttachmentUploaded = 51,
     AttachmentTaken = 52,
+    CustomerErased = 60,
+    AttachmentErased = 61,
 }
 
 impl EventKind {
@@ -74,6 +77,7 @@ impl EventKind {
         EventKind::DocumentCommented,
         EventKind::AccountQuotaWarning,
         EventKind::AccountRateLimited,
+        EventKind::ConversationErased,
     ];
 
     /// Those that are no public events, and that the audit trail tells of by a name of their own.
@@ -108,6 +112,8 @@ impl EventKind {
         EventKind::AttachmentBegun,
         EventKind::AttachmentUploaded,
         EventKind::AttachmentTaken,
+        EventKind::CustomerErased,
+        EventKind::AttachmentErased,
     ];
 
     /// Its published name, or the one that the audit trail has for it; empty for what is named by
@@ -131,6 +137,7 @@ impl EventKind {
             EventKind::DocumentCommented => "document.commented",
             EventKind::AccountQuotaWarning => "account.quota_warning",
             EventKind::AccountRateLimited => "account.rate_limited",
+            EventKind::ConversationErased => "conversation.erased",
             EventKind::KeyRotated => "key.rotated",
             EventKind::KeyRevoked => "key.revoked",
             EventKind::WebhookSecretRotated => "webhook.secret_rotated",
@@ -161,6 +168,8 @@ impl EventKind {
             EventKind::AttachmentBegun => "attachment.begun",
             EventKind::AttachmentUploaded => "attachment.uploaded",
             EventKind::AttachmentTaken => "attachment.taken",
+            EventKind::CustomerErased => "customer.erased",
+            EventKind::AttachmentErased => "attachment.erased",
             EventKind::RecordCreated | EventKind::RecordUpdated | EventKind::RecordDeleted => "",
         }
     }
@@ -171,6 +180,19 @@ impl EventKind {
         matches!(
             self,
             EventKind::AttachmentUploaded | EventKind::AttachmentTaken
+        )
+    }
+
+    /// Whether it ends an entity of which nothing may stay but identifiers and numbers: then its
+    /// earlier rows may have lost their words.
+    #[must_use]
+    pub fn ends_with_its_words(self) -> bool {
+        matches!(
+            self,
+            EventKind::ConversationErased
+                | EventKind::DocumentDeleted
+                | EventKind::CustomerErased
+                | EventKind::AttachmentErased
         )
     }
 
@@ -197,8 +219,9 @@ impl EventKind {
     /// Whether it happens to conversations.
     #[must_use]
     pub fn is_of_conversation(self) -> bool {
-        (EventKind::ConversationCreated as i64..=EventKind::MessageUpdated as i64)
-            .contains(&(self as i64))
+        self == EventKind::ConversationErased
+            || (EventKind::ConversationCreated as i64..=EventKind::MessageUpdated as i64)
+                .contains(&(self as i64))
     }
 
     /// Whether it tells an account that one of its limits is reached.

@@ -66,6 +66,7 @@ kinds! {
     AlertsKind AlertsId "alr" "the alerts of an account",
     BackupKind BackupId "bak" "a backup",
     AttachmentKind AttachmentId "att" "an attachment",
+    ErasureKind ErasureId "era" "an erasure",
 }
 
 /// An identifier of one kind. Ordered by creation.

@@ -68,6 +68,10 @@ pub struct CreateAccount {
     /// Origins whose pages may call; `*`: all; null: those that config.toml names.
     #[serde(default, deserialize_with = "origins")]
     pub cors_origins: Option<Vec<String>>,
+    /// How many days a closed conversation is kept; then it is erased for good. Null: for ever.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 3_650)]
+    pub retention_days: Option<u32>,
 }
 
 /// Changes an account.
@@ -104,6 +108,10 @@ pub struct ChangeAccount {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>, minimum = 10, maximum = 525_600)]
     pub auto_close_after_minutes: Option<Option<u32>>,
+    /// How many days a closed conversation is kept; then it is erased for good. Null: for ever.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 3_650)]
+    pub retention_days: Option<Option<u32>>,
     /// Host names of its own at which it is to be reached, all of them: one that is not named any
     /// more is given up, and a new one has to be proven by a TXT record.
     #[serde(default, deserialize_with = "host_names_present")]
@@ -169,6 +177,9 @@ pub struct Account {
     domains: Vec<DomainView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cors_origins: Option<Vec<String>>,
+    /// Older records don't have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retention_days: Option<u32>,
     created_at: Timestamp,
     updated_at: Timestamp,
     #[serde(
@@ -198,6 +209,7 @@ impl Account {
             auto_close_after_minutes: self.auto_close_after_minutes,
             domains: self.domains.clone(),
             cors_origins: self.cors_origins.clone(),
+            retention_days: self.retention_days,
             created_at: self.created_at,
             updated_at: self.updated_at,
             forgotten_at: self.forgotten_at,
@@ -275,6 +287,19 @@ fn auto_close(minutes: Option<u32>) -> Result<Option<u32>, RecordError> {
     )))
 }
 
+/// How many days closed conversations may be kept: from a day to ten years.
+const RETENTION_DAYS: std::ops::RangeInclusive<u32> = 1..=3_650;
+
+fn retention(days: Option<u32>) -> Result<Option<u32>, RecordError> {
+    if days.is_none_or(|days| RETENTION_DAYS.contains(&days)) {
+        return Ok(days);
+    }
+    Err(RecordError::Invalid(Invalid::new(
+        "retention_days",
+        "must be 1 to 3650, or null",
+    )))
+}
+
 impl RecordRequest<Account> for OpenAccount {
     type Reply = Answer;
 
@@ -304,6 +329,7 @@ impl RecordRequest<Account> for OpenAccount {
             auto_close_after_minutes: auto_close(new.auto_close_after_minutes)?,
             domains: listed(new.domains, &[]),
             cors_origins: new.cors_origins,
+            retention_days: retention(new.retention_days)?,
             created_at: made,
             updated_at: made,
             text_keys: texts::first_keys(),
@@ -356,6 +382,9 @@ impl RecordRequest<Account> for AlterAccount {
             account.domains = listed(names, &held.domains);
         }
         account.cors_origins = change.cors_origins.unwrap_or(account.cors_origins);
+        if let Some(days) = change.retention_days {
+            account.retention_days = retention(days)?;
+        }
         if account == *held {
             return Ok(Outcome::Show);
         }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Identity;
 use super::record::{
-    CommandContext, DeleteRecord, Deletion, NewRecord, Outcome, RecordError, RecordRequest,
-    RecordSpec, Secret, to_json,
+    CommandContext, DeleteRecord, NewRecord, Outcome, RecordError, RecordRequest, RecordSpec,
+    Secret, to_json,
 };
 use crate::store::{Store, Stored};
 use colloquy_model::answer::Answer;
@@ -259,9 +259,13 @@ fn drop_it(held: &Attachment, conditions: Vec<Condition>) -> Outcome<Attachment>
     }
 }
 
-/// Its bytes have been deleted.
+/// Its bytes have been deleted; its name goes with all else that is known of it.
 impl RecordRequest<Attachment> for DeleteRecord {
     type Reply = ();
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::AttachmentErased)
+    }
 
     fn decide(
         self,
@@ -269,7 +273,7 @@ impl RecordRequest<Attachment> for DeleteRecord {
         _: &CommandContext<Attachment>,
     ) -> Result<Outcome<Attachment>, RecordError> {
         match held.state {
-            State::Dropped => Ok(Outcome::Delete(Deletion::default())),
+            State::Dropped => Ok(Outcome::Erase),
             State::Uploading | State::Uploaded | State::Settled => Err(RecordError::InUse {
                 reason: "its bytes are there",
             }),

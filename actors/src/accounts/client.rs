@@ -242,6 +242,7 @@ impl RecordRequest<Client> for CreateClient {
             state: client,
             conditions: vec![Condition::FewerThan(Kind::Client, CLIENTS_MAX)],
             secret,
+            chore: None,
         })
     }
 }

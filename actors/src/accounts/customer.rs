@@ -12,6 +12,7 @@ use super::record::{
 use colloquy_model::answer::{Answer, Invalid};
 use colloquy_model::commit::{Condition, Effect, NameField, RecordName};
 use colloquy_model::entity::Kind;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{CustomerId, CustomerKind};
 use colloquy_model::metadata::{Metadata, MetadataPatch};
 use colloquy_model::present::present;
@@ -134,6 +135,26 @@ impl RecordRequest<Customer> for ChangeCustomer {
         }
         customer.updated_at = context.now.max(held.updated_at);
         Ok(Outcome::Put(customer, Vec::new()))
+    }
+}
+
+/// Takes a customer away for good, whatever conversations are left: they go next.
+#[derive(Debug)]
+pub struct EraseCustomer;
+
+impl RecordRequest<Customer> for EraseCustomer {
+    type Reply = ();
+
+    fn event(&self) -> Option<EventKind> {
+        Some(EventKind::CustomerErased)
+    }
+
+    fn decide(
+        self,
+        _: &Customer,
+        _: &CommandContext<Customer>,
+    ) -> Result<Outcome<Customer>, RecordError> {
+        Ok(Outcome::Erase)
     }
 }
 

@@ -218,6 +218,7 @@ impl RecordRequest<Grant> for OpenGrant {
             state,
             conditions: vec![Condition::UserExists(user)],
             secret: None,
+            chore: None,
         })
     }
 }

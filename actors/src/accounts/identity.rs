@@ -156,6 +156,8 @@ struct Tables {
     numbers: HashMap<u32, AccountId>,
     /// By number: those that have set it.
     auto_closing: HashMap<u32, u32>,
+    /// By number, in days: those that have set it.
+    retaining: HashMap<u32, u32>,
     users: HashMap<Person, Arc<KnownUser>>,
     /// By what they sign in by: people of several accounts may share an e-mail address.
     names: HashMap<String, Vec<Person>>,
@@ -436,6 +438,15 @@ impl Identity {
             .copied()
     }
 
+    /// The accounts whose closed conversations are erased by themselves, by number, and after how many
+    /// days.
+    #[must_use]
+    pub fn retaining(&self) -> Vec<(u32, u32)> {
+        let tables = self.tables.read();
+        let retaining = tables.retaining.iter();
+        retaining.map(|(account, days)| (*account, *days)).collect()
+    }
+
     /// The names of all accounts, by number.
     #[must_use]
     pub fn account_ids(&self) -> HashMap<u32, AccountId> {
@@ -545,6 +556,10 @@ impl Identity {
         match account.view.auto_close_after_minutes.filter(|_| is_open) {
             Some(minutes) => tables.auto_closing.insert(account.number, minutes),
             None => tables.auto_closing.remove(&account.number),
+        };
+        match account.view.retention_days.filter(|_| is_open) {
+            Some(days) => tables.retaining.insert(account.number, days),
+            None => tables.retaining.remove(&account.number),
         };
         let number = account.number;
         self.hosts.put(number, &account.view);

@@ -251,6 +251,7 @@ impl RecordRequest<Key> for IssueKey {
             state: key,
             conditions: new.user_id.map(Condition::UserExists).into_iter().collect(),
             secret,
+            chore: None,
         })
     }
 }

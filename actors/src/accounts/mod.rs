@@ -11,6 +11,7 @@ mod client;
 mod customer;
 mod domain;
 mod domain_proofs;
+mod erasure;
 mod grant;
 mod hosts;
 mod identity;
@@ -37,9 +38,13 @@ pub use attachment::{
 };
 pub use authorizations::Authorizations;
 pub use client::{ChangeClient, Client, CreateClient, EndToken, RotateClientSecret};
-pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView};
+pub use customer::{ChangeCustomer, CreateCustomer, Customer, CustomerView, EraseCustomer};
 pub use domain::{HostName, TxtAnswer};
 pub use domain_proofs::{DomainProofs, ProofSettings, TxtRecords};
+pub(crate) use erasure::erasure_of;
+pub use erasure::{
+    BeginErasure, CountErasure, Erasure, ErasureCounts, ErasureState, ErasureView, FinishErasure,
+};
 pub use grant::{
     Grant, IsCurrent, OpenGrant, RedeemCode, Refresh, RefreshHashes, RevokeGrant, Taken,
 };

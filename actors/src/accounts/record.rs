@@ -214,6 +214,8 @@ pub enum Outcome<R> {
     },
     /// The record is deleted.
     Delete(Deletion),
+    /// The record is deleted, and all that was ever said of it is erased behind.
+    Erase,
 }
 
 /// What a deletion depends on, and what follows from it.
@@ -236,6 +238,8 @@ pub struct NewRecord<R> {
     pub conditions: Vec<Condition>,
     /// The secret that the answer shows, if it has one.
     pub secret: Option<String>,
+    /// What the server does afterwards.
+    pub chore: Option<Chore>,
 }
 
 impl<R> NewRecord<R> {
@@ -245,6 +249,7 @@ impl<R> NewRecord<R> {
             state,
             conditions: Vec::new(),
             secret: None,
+            chore: None,
         }
     }
 }
@@ -343,7 +348,8 @@ impl<R: RecordSpec> Record<R> {
                 turn.put(state, Vec::new(), Showing::Once { shown, kept })
             }
             Outcome::PutWithoutContent(state) => turn.put(state, Vec::new(), Showing::Nothing),
-            Outcome::Delete(deletion) => turn.delete(deletion),
+            Outcome::Delete(deletion) => turn.delete(deletion, Header::RecordGone),
+            Outcome::Erase => turn.delete(Deletion::default(), Header::RecordErased),
         })
     }
 }
@@ -395,7 +401,11 @@ impl<R: RecordSpec> Turn<'_, R> {
     /// Makes the record, and answers with it.
     fn create(self, new: NewRecord<R>) -> Decision<Record<R>, Answer> {
         let showing = new.secret.map_or(Showing::Whole, Showing::Secret);
-        self.put(new.state, new.conditions, showing)
+        let mut decision = self.put(new.state, new.conditions, showing);
+        if let Decision::Change { commit, .. } = &mut decision {
+            commit.chore = new.chore;
+        }
+        decision
     }
 
     fn put(
@@ -460,19 +470,12 @@ impl<R: RecordSpec> Turn<'_, R> {
         }
     }
 
-    fn delete(self, deletion: Deletion) -> Decision<Record<R>, Answer> {
+    fn delete(self, deletion: Deletion, header: Header) -> Decision<Record<R>, Answer> {
         let sequence = self.record.sequence.next();
-        let payload = self
-            .record
-            .held
-            .as_ref()
-            .map(|held| held.state.show(&self.identity, Secret::Hidden));
-        let rows = vec![NewRow::new(
-            EventKind::RecordDeleted,
-            payload.unwrap_or_default(),
-        )];
+        let kind = self.event.unwrap_or(EventKind::RecordDeleted);
+        let rows = vec![NewRow::new(kind, self.last_words(&header))];
         let reply = Answer::deleted();
-        let mut commit = self.commit(&reply, None, rows, Header::RecordGone);
+        let mut commit = self.commit(&reply, None, rows, header);
         commit.conditions = deletion.conditions;
         commit.effects = deletion.effects;
         commit.chore = deletion.chore;
@@ -486,6 +489,19 @@ impl<R: RecordSpec> Turn<'_, R> {
             reply,
             pipelined: false,
         }
+    }
+
+    /// What the event of a deletion says: all of the record, or of one that is erased its identifier.
+    fn last_words(&self, header: &Header) -> Bytes {
+        if matches!(header, Header::RecordErased) {
+            let id = serde_json::Value::from(self.record.id.to_string());
+            let named: serde_json::Map<_, _> =
+                [(format!("{}_id", R::NAME), id)].into_iter().collect();
+            return colloquy_model::json::bytes(&named);
+        }
+        let held = self.record.held.as_ref();
+        held.map(|held| held.state.show(&self.identity, Secret::Hidden))
+            .unwrap_or_default()
     }
 
     fn commit(

@@ -25,6 +25,8 @@ pub(super) struct Counted {
     pub(super) assignee: Option<UserId>,
     /// What was made, for the credential and on the day of the event.
     pub(super) made: Made,
+    /// How many messages are no more.
+    pub(super) erased_messages: u64,
 }
 
 /// What the data of a conversation's event say, as far as it counts.
@@ -56,6 +58,12 @@ struct Change<T> {
 struct MessageData {
     conversation_id: ConversationId,
     sender_type: SenderType,
+}
+
+/// What the data of a conversation that is gone say, as far as it counts.
+#[derive(Deserialize)]
+struct ErasedData {
+    message_count: u64,
 }
 
 /// What an event says, as far as it counts; without its texts, so that it can wait.
@@ -95,6 +103,8 @@ pub(super) enum Happened {
     },
     /// A document was made.
     Document,
+    /// A conversation was taken away with so many messages; what was counted of it stays.
+    Erased(u64),
     /// Texts became more or fewer, and nothing else that is counted.
     Texts,
 }
@@ -119,6 +129,8 @@ pub(super) fn occurrence(event: &Event) -> Result<Option<Occurrence>, Unreadable
             group: group_of(event)?,
             sender: data.sender_type,
         }
+    } else if event.kind == EventKind::ConversationErased {
+        Happened::Erased(data_of::<ErasedData>(event)?.message_count)
     } else if event.kind == EventKind::DocumentCreated {
         Happened::Document
     } else if event.text_bytes != 0 {
@@ -188,6 +200,7 @@ impl Occurrence {
             | Happened::Message { .. }
             | Happened::Created { .. }
             | Happened::Document
+            | Happened::Erased(_)
             | Happened::Texts => None,
         }
     }
@@ -225,6 +238,10 @@ impl Occurrence {
                     documents: 1,
                     ..Made::default()
                 },
+                ..Counted::default()
+            },
+            Happened::Erased(messages) => Counted {
+                erased_messages: *messages,
                 ..Counted::default()
             },
             Happened::Texts => Counted::default(),
@@ -303,6 +320,7 @@ impl Occurrence {
                 messages: 1,
                 ..Made::default()
             },
+            erased_messages: 0,
         }
     }
 }

@@ -139,6 +139,14 @@ impl Slice {
             known.insert(conversation, Some(milestones));
         }
         self.assignees.extend(counted.assignee);
+        if counted.erased_messages > 0 {
+            let erased = Made {
+                messages: counted.erased_messages,
+                ..Made::default()
+            };
+            let cell = MadeCell::erased(tenant);
+            self.made.entry(cell).or_default().merge(erased);
+        }
         if counted.made != Made::default() {
             let cell = MadeCell {
                 tenant,

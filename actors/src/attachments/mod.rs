@@ -33,6 +33,7 @@ use crate::accounts::{
 use crate::conversation::Conversations;
 use crate::conversation::messages::ConversationError;
 use crate::sealing::{ChunkKey, DamagedChunk};
+use crate::store::AttachmentTaker;
 use colloquy_model::answer::Answer;
 use colloquy_model::attachment::AttachmentView;
 use colloquy_model::caller::{Actor, Caller, Tenant};
@@ -150,12 +151,13 @@ impl Attachments {
         let (found, _) = found.ok_or_else(not_found)?;
         let view = found.shown().ok_or_else(not_found)?.clone();
         match taker {
-            Some(conversation) => {
+            AttachmentTaker::Conversation(conversation) => {
                 let conversations = &self.parts.conversations;
                 conversations.check_readable(conversation, meta).await?;
             }
-            None if is_own_upload(&self.parts.records.identity, meta, &found) => {}
-            None => return Err(not_found()),
+            AttachmentTaker::Nobody
+                if is_own_upload(&self.parts.records.identity, meta, &found) => {}
+            AttachmentTaker::Nobody | AttachmentTaker::Gone => return Err(not_found()),
         }
         Ok(FoundAttachment {
             tenant,

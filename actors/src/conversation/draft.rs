@@ -287,8 +287,10 @@ impl Draft {
         let snoozed_until = match &header {
             Header::Conversation { after, .. } => after.snoozed_until,
             Header::Unchanged
+            | Header::ConversationGone { .. }
             | Header::Record { .. }
             | Header::RecordGone
+            | Header::RecordErased
             | Header::Document(_)
             | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => None,
@@ -309,7 +311,7 @@ impl Draft {
             effects: snoozed_until.map(Effect::Snoozed).into_iter().collect(),
             ..Commit::new(subject, expected, caller, live.updated_at)
         };
-        (Changed(Box::new(live)), commit)
+        (Changed(Some(Box::new(live))), commit)
     }
 }
 

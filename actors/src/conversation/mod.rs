@@ -7,7 +7,9 @@ pub mod messages;
 mod actor;
 mod context;
 mod draft;
+mod erasing;
 mod message_rules;
+mod redaction;
 mod rules;
 mod search_indexer;
 mod state;
@@ -21,6 +23,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 pub use self::actor::{ConversationCommand, MessageLookup};
+pub use self::erasing::{EraseConversation, ErasingLookup};
+pub(crate) use self::redaction::redacted;
 pub use self::rules::ConversationRequest;
 pub(crate) use self::search_indexer::SearchIndexer;
 pub use self::state::{Changed, Conversation};

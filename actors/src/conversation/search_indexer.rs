@@ -273,6 +273,11 @@ impl Conversations {
                 changes.extend(self.label(tenant, header.customer_id).await);
                 changes.push(GroupChange::Group(header.group(event.entity)));
             }
+        } else if kind == EventKind::ConversationErased {
+            changes.push(GroupChange::Gone {
+                group: event.entity,
+                tenant,
+            });
         } else if matches!(
             kind,
             EventKind::ConversationUpdated | EventKind::ConversationClosed

@@ -34,9 +34,9 @@ pub struct Live {
     pub(super) counts: MessageCounts,
 }
 
-/// What a decision makes of the conversation.
+/// What a decision makes of the conversation; none: it is gone.
 #[derive(Debug)]
-pub struct Changed(pub(super) Box<Live>);
+pub struct Changed(pub(super) Option<Box<Live>>);
 
 impl Conversation {
     /// The entity as the store names it.
@@ -51,7 +51,7 @@ impl Conversation {
 
     /// Becomes what a decision made of it.
     pub(super) fn take(&mut self, changed: Changed) {
-        self.live = Some(*changed.0);
+        self.live = changed.0.map(|live| *live);
     }
 }
 

@@ -387,8 +387,10 @@ impl Draft {
             Header::Document(_)
             | Header::Unchanged
             | Header::Conversation { .. }
+            | Header::ConversationGone { .. }
             | Header::Record { .. }
             | Header::RecordGone
+            | Header::RecordErased
             | Header::LinkUsed { .. } => self.live.text_bytes(),
         };
         if let Some(row) = self.rows.last_mut() {

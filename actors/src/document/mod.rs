@@ -55,7 +55,7 @@ pub use history::{Comparison, DiffFormat};
 pub use lists::{ActivityActor, ActivityList, ActivityView, DocumentList};
 pub use merge_job::{ComputedMerge, MergeJob};
 pub use precompute::{CountLines, EncodeVersion, Precompute};
-pub use redaction::redacted;
+pub(crate) use redaction::redacted;
 pub use refusal::Failure;
 pub use rules::{ComputedRequest, DocumentRequest};
 pub(crate) use search_indexer::SearchIndexer;

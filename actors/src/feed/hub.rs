@@ -432,6 +432,7 @@ impl Batch<'_> {
                 | Kind::Audit
                 | Kind::Client
                 | Kind::Attachment
+                | Kind::Erasure
                 | Kind::Grant
                 | Kind::SigningKeys
                 | Kind::Alerts => false,

@@ -64,6 +64,13 @@ pub enum GroupChange {
         /// The whole text.
         text: String,
     },
+    /// A group goes with all of its texts, and with its label where no other group has that.
+    Gone {
+        /// Its number.
+        group: EntityNumber,
+        /// Whose it was.
+        tenant: Tenant,
+    },
     /// A label is put in, in place of the one with the same number.
     Label(Label),
     /// The same, where the label is there: one that no group has is not kept.
@@ -136,7 +143,7 @@ impl Layout for Grouped {
 
     fn bytes(change: &GroupChange) -> usize {
         match change {
-            GroupChange::Group(_) => 0,
+            GroupChange::Group(_) | GroupChange::Gone { .. } => 0,
             GroupChange::Text { text, .. } => text.len(),
             GroupChange::Label(label) | GroupChange::Relabel(label) => label.text.len(),
         }
@@ -162,6 +169,7 @@ impl Layout for Grouped {
                         writing.put_text(id, *tenant, text)?;
                     }
                 }
+                GroupChange::Gone { group, tenant } => writing.take_out(*group, *tenant)?,
                 GroupChange::Label(label) => writing.put_label(label)?,
                 GroupChange::Relabel(label) => {
                     if label_words(connection, label.number)?.is_some() {
@@ -275,6 +283,55 @@ impl Writing<'_> {
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO labels (number, words) VALUES (?1, ?2)")?
             .execute(params![number, new])?;
+        Ok(())
+    }
+
+    /// Takes a group out with its texts, and its label where it was the last that had it.
+    fn take_out(&mut self, group: EntityNumber, tenant: Tenant) -> rusqlite::Result<()> {
+        let sql = format!("SELECT {} FROM groups WHERE number = ?1", GroupRow::COLUMNS);
+        let found: Option<GroupRow> = self
+            .connection
+            .prepare_cached(&sql)?
+            .query_row([key(group)], whole)
+            .optional()?;
+        let Some(row) = found else { return Ok(()) };
+        let end = row.id.saturating_add(1) << TEXT_BITS;
+        let texts: Vec<i64> = self
+            .connection
+            .prepare_cached("SELECT id FROM parts WHERE id >= ?1 AND id < ?2")?
+            .query_map([row.id << TEXT_BITS, end], only)?
+            .collect::<rusqlite::Result<_>>()?;
+        for text in texts {
+            self.put_text(text, tenant, "")?;
+        }
+        self.connection
+            .prepare_cached("DELETE FROM groups WHERE id = ?1")?
+            .execute([row.id])?;
+        self.ids.remove(&group);
+        self.lengths.remove(&row.id);
+        let is_shared = self
+            .connection
+            .prepare_cached("SELECT 1 FROM groups WHERE label = ?1 LIMIT 1")?
+            .exists([key(row.label)])?;
+        match is_shared {
+            true => Ok(()),
+            false => self.drop_label(row.label, tenant),
+        }
+    }
+
+    fn drop_label(&mut self, label: EntityNumber, tenant: Tenant) -> rusqlite::Result<()> {
+        let Some(before) = label_words(self.connection, label)? else {
+            return Ok(());
+        };
+        self.took_out = true;
+        self.connection
+            .prepare_cached(
+                "INSERT INTO label_texts (label_texts, rowid, words) VALUES ('delete', ?1, ?2)",
+            )?
+            .execute(params![key(label), words::of_tenant(tenant, &before)])?;
+        self.connection
+            .prepare_cached("DELETE FROM labels WHERE number = ?1")?
+            .execute([key(label)])?;
         Ok(())
     }
 

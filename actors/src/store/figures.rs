@@ -66,6 +66,21 @@ pub struct MadeCell {
     pub credential: Option<CredentialCode>,
 }
 
+impl MadeCell {
+    /// The day of the cell of an account and mode that counts what was erased: before all others.
+    pub const ERASED: Timestamp = Timestamp::MIN;
+
+    /// The cell of an account and mode that counts what was erased, whenever it was made.
+    #[must_use]
+    pub fn erased(tenant: Tenant) -> Self {
+        MadeCell {
+            tenant,
+            day: MadeCell::ERASED,
+            credential: None,
+        }
+    }
+}
+
 /// How much was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {

@@ -80,9 +80,10 @@ pub use sink::{
 pub use snapshots::{SnapshotError, Snapshots};
 pub use store_keys::{Rewrap, StoreKeys};
 pub use stored::{
-    ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow, KeptRow,
-    MessageQuery, OwnedConversation, RecordQuery, RevisionQuery, Stored, StoredConversation,
-    StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery, Timing,
+    AttachmentTaker, ConversationHeader, ConversationQuery, EventPage, EventQuery, Facets, FeedRow,
+    KeptRow, MessageQuery, OwnedConversation, RecordQuery, RevisionQuery, Stored,
+    StoredConversation, StoredMessage, StoredPage, StoredRecord, Timed, TimedCursor, TimedQuery,
+    Timing,
 };
 pub use tickets::{SharedTickets, Ticket};
 pub use usage::{AccountUsage, NodeRequests, UsageQuery, UsageSlice, UsageStore};
@@ -102,7 +103,7 @@ use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
-use colloquy_model::id::{AttachmentId, ConversationId, MessageId, VersionId};
+use colloquy_model::id::{AttachmentId, MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -178,6 +179,7 @@ pub trait Store:
     + DeliveryStore
     + DeliveryRelay
     + TimerStore
+    + ErasureStore
     + FigureStore
     + SpentNonces
     + Snapshots
@@ -297,12 +299,30 @@ pub trait Lists: Send + Sync + 'static {
     /// A page of the records of one kind of an account and mode.
     fn records(&self, query: RecordQuery) -> Later<Result<StoredPage<StoredRecord>, ReadError>>;
 
-    /// The conversation that has taken this attachment for one of its messages.
+    /// Which conversation has taken this attachment for one of its messages.
     fn attachment_taker(
         &self,
         tenant: Tenant,
         attachment: AttachmentId,
-    ) -> Later<Result<Option<ConversationId>, ReadError>>;
+    ) -> Later<Result<AttachmentTaker, ReadError>>;
+}
+
+/// What whoever erases conversations asks, of those that are gone, too.
+pub trait ErasureStore: Send + Sync + 'static {
+    /// By how many bytes a conversation's events have changed the texts of its account.
+    fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>>;
+
+    /// The attachments that a conversation has taken, those that were deleted since too.
+    fn attachments_of(
+        &self,
+        conversation: EntityNumber,
+    ) -> Later<Result<Vec<AttachmentId>, ReadError>>;
+
+    /// Those of these erased entities of which a file or a collection may still hold a text.
+    fn still_erasing(
+        &self,
+        entities: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<EntityNumber>, ReadError>>;
 }
 
 /// What happened, read by position or by the place in one entity or account.

@@ -68,8 +68,8 @@ pub trait CommitSink: Send + Sync + 'static {
     /// Gives the last uses of keys since this was asked before, to be written down.
     fn key_uses(&self) -> Vec<KeyUse>;
 
-    /// Gives what may stay of the JSON of an event, or of a kept answer, of a document that was
-    /// erased: everything but what people wrote.
+    /// Gives what may stay of the JSON of an event, or of a kept answer, of what was erased: everything
+    /// but what people wrote.
     fn redacted(&self, json: &[u8]) -> Vec<u8>;
 
     /// The idempotency keys that are held in memory.
@@ -173,8 +173,8 @@ pub enum FollowedChange {
     Record(StoredRecord),
     /// It deleted the record.
     RecordGone,
-    /// It deleted the document for good.
-    DocumentGone,
+    /// It took the entity away with all that was said of it: a conversation or a document.
+    Erased,
     /// The conversation sleeps until then.
     Snoozed(Timestamp),
 }

@@ -321,6 +321,17 @@ pub struct OwnedConversation {
     pub tenant: Tenant,
 }
 
+/// Whose an attachment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachmentTaker {
+    /// No message's.
+    Nobody,
+    /// One of this conversation's messages has it.
+    Conversation(ConversationId),
+    /// One of a conversation's that is gone for good.
+    Gone,
+}
+
 /// Which records of one kind are listed.
 #[derive(Debug, Clone)]
 pub struct RecordQuery {

@@ -88,9 +88,15 @@ impl Usage {
             order: Order::Desc,
         };
         let text_bytes: i64 = made.iter().map(|(_, made)| made.text_bytes).sum();
+        let (mut messages, mut erased) = (0_u64, 0_u64);
+        for (cell, made) in &made {
+            match cell.day {
+                MadeCell::ERASED => erased += made.messages,
+                _ => messages += made.messages,
+            }
+        }
         let mut stored = StoredTotals {
-            // None is ever deleted.
-            messages: made.iter().map(|(_, made)| made.messages).sum(),
+            messages: messages.saturating_sub(erased),
             bytes: u64::try_from(text_bytes).unwrap_or(0),
             ..StoredTotals::default()
         };

@@ -272,6 +272,7 @@ impl RecordRequest<Webhook> for CreateWebhook {
             state: webhook,
             conditions,
             secret,
+            chore: None,
         })
     }
 }

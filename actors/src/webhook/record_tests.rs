@@ -71,6 +71,7 @@ fn put(step: Outcome<Webhook>) -> Webhook {
         | Outcome::NoContent
         | Outcome::ShowBody(_)
         | Outcome::ShowBodyOnce { .. }
+        | Outcome::Erase
         | Outcome::Delete(..) => {
             panic!("nothing was put")
         }

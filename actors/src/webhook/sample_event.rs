@@ -74,6 +74,7 @@ fn data(kind: EventKind, now: Timestamp) -> Value {
                 [("changes", changes), ("reason", json!("resolved"))],
             )
         }
+        EventKind::ConversationErased => erased(now),
         EventKind::MessageCreated => message(now),
         EventKind::MessageUpdated => with(
             message(now),
@@ -121,6 +122,15 @@ fn with<const N: usize>(mut object: Value, fields: [(&str, Value); N]) -> Value 
         object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     }
     object
+}
+
+/// A conversation without what people wrote.
+fn erased(now: Timestamp) -> Value {
+    let mut left = conversation(now);
+    if let Some(left) = left.as_object_mut() {
+        left.retain(|name, _| !["customer", "metadata", "snoozed_until"].contains(&&**name));
+    }
+    left
 }
 
 fn conversation(now: Timestamp) -> Value {

@@ -92,6 +92,8 @@ fn prefix_of(name: &str) -> Option<&'static str> {
         ("share_id", "shr"),
         ("comment_id", "cmt"),
         ("key_id", "key"),
+        ("attachment_id", "att"),
+        ("erasure_id", "era"),
         ("sender_id", "cus"),
         ("version", "ver"),
         ("base", "ver"),
@@ -377,6 +379,8 @@ fn is_usually_null(name: &str) -> bool {
         "external_id",
         "error",
         "proven_at",
+        "retention_days",
+        "finished_at",
     ]
     .contains(&name)
 }

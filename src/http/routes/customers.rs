@@ -1,15 +1,20 @@
-//! The list of customers, which can be filtered; the rest of their routes is in `records`.
+//! The list of customers, which can be filtered, and how they are deleted or erased; the rest of their
+//! routes is in `records`.
 
 use colloquy_actors::accounts::{Customer, Filter};
+use colloquy_model::id::CustomerKind;
+use colloquy_model::key::Permission;
 use colloquy_model::page::Order;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::api_call::ApiCall;
+use super::super::api_call::{ApiCall, CommandCall};
+use super::super::authentication::{Needs, check_also};
+use super::super::operation::Verb;
 use super::super::output::Output;
 use super::super::problem::Problem;
 use super::super::query::Part;
-use super::records::list_filtered;
+use super::records::{self, list_filtered};
 
 /// What a list of customers may be asked.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -42,4 +47,29 @@ pub(super) async fn list(call: ApiCall, query: ListQuery) -> Result<Output, Prob
         external_id: query.external_id,
     };
     list_filtered::<Customer>(call, part, filter).await
+}
+
+/// How a customer is deleted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeleteQuery {
+    /// Whether all conversations go with the customer, for good, and with all that was said in them.
+    /// Default: false.
+    erase: Option<bool>,
+}
+
+/// What erases people.
+const ERASES: Needs = Needs {
+    permissions: &[Permission::UsersManage],
+    verb: Verb::Delete,
+};
+
+pub(super) async fn remove(call: ApiCall, query: DeleteQuery) -> Result<Output, Problem> {
+    if !query.erase.unwrap_or(false) {
+        return records::remove::<Customer>(call).await;
+    }
+    check_also(&call, ERASES)?;
+    let customer = call.id::<CustomerKind>(0)?;
+    let CommandCall { app, meta } = call.into_command();
+    Ok(app.system.erasures.erase(meta, customer).await?.into())
 }

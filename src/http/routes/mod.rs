@@ -31,7 +31,8 @@ mod webhook_table;
 mod webhooks;
 
 use colloquy_actors::accounts::{
-    ChangeCustomer, ChangeUser, CreateCustomer, CreateUser, Customer, CustomerView, User,
+    ChangeCustomer, ChangeUser, CreateCustomer, CreateUser, Customer, CustomerView, Erasure,
+    ErasureView, User,
 };
 use colloquy_actors::analytics::FigureList;
 use colloquy_actors::audit::AuditView;
@@ -47,7 +48,9 @@ use self::invitations::InvitationShown;
 use self::realtime::TicketShown;
 use super::csv;
 use super::metrics::MEDIA_TYPE;
-use super::operation::{AuthRequirement, LocationRule, Operation, delete, get, patch, post};
+use super::operation::{
+    AuthRequirement, LocationRule, Operation, delete, delete_as, get, patch, post,
+};
 use super::problem::Kind;
 
 /// What reads conversations, once or for as long as a stream is open.
@@ -87,6 +90,7 @@ pub(crate) fn operations() -> Vec<Operation> {
     all.extend(attachments());
     all.extend(events());
     all.extend(customers());
+    all.extend(erasing());
     all.extend(users());
     all.extend(figures());
     all.extend(audit_trail());
@@ -318,18 +322,44 @@ fn customers() -> Vec<Operation> {
         .auth(WRITE_ALL)
         .shows::<CustomerView>()
         .refuses(&[Kind::Conflict]),
-        delete(
+    ]
+}
+
+/// How customers go, with or without all that they said.
+fn erasing() -> Vec<Operation> {
+    const TAG: &str = "Customers";
+    vec![
+        delete_as(
             "/v1/customers/{customer_id}",
             "deleteCustomer",
-            records::remove::<Customer>,
+            customers::remove,
         )
         .about(
             TAG,
-            "Delete a customer",
-            "One that has conversations can't be deleted.",
+            "Delete or erase a customer",
+            "One that has conversations can't be deleted. With `erase=true`, which wants `users:manage`, the customer and \
+             all conversations are gone from the answer on, and their texts, names and files are erased behind it: events \
+             stay with identifiers and numbers only, each conversation's last one is `conversation.erased`. Asked again \
+             while that runs, it answers with the same erasure.",
         )
-        .auth(WRITE_ALL)
+        .auth(AuthRequirement::Key(&[
+            Permission::ConversationsWrite,
+            Permission::UsersManage,
+        ]))
+        .or_accepts::<ErasureView>()
         .refuses(&[Kind::Conflict]),
+        get(
+            "/v1/erasures/{erasure_id}",
+            "getErasure",
+            records::read::<Erasure>,
+        )
+        .about(
+            TAG,
+            "Get an erasure",
+            "How much of a customer was erased, and when nothing was left. It stays as the proof.",
+        )
+        .auth(WRITE_USERS)
+        .shows::<ErasureView>(),
     ]
 }
 

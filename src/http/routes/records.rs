@@ -2,7 +2,7 @@
 //! call becomes one message to the record's actor, lists go to the store's readers.
 
 use colloquy_actors::accounts::record::{DeleteRecord, ReadRecord, RecordRequest, RecordSpec};
-use colloquy_actors::accounts::{Account, Client, Customer, Filter, Key, Records, User};
+use colloquy_actors::accounts::{Account, Client, Customer, Erasure, Filter, Key, Records, User};
 use colloquy_actors::system::System;
 use colloquy_actors::webhook::Webhook;
 use colloquy_model::answer::Answer;
@@ -79,6 +79,12 @@ impl RecordResource for User {
 impl RecordResource for Customer {
     fn records(system: &System) -> &Records<Self> {
         &system.customers
+    }
+}
+
+impl RecordResource for Erasure {
+    fn records(system: &System) -> &Records<Self> {
+        &system.erasures.records
     }
 }
 

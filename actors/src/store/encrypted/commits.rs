@@ -43,7 +43,9 @@ pub(super) fn encrypted(mut commit: Commit) -> Result<Commit, TextError> {
         }
         Header::Document(header) => account.document(header)?,
         Header::Unchanged
+        | Header::ConversationGone { .. }
         | Header::RecordGone
+        | Header::RecordErased
         | Header::DocumentGone { .. }
         | Header::LinkUsed { .. } => {}
     }

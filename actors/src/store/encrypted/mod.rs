@@ -18,17 +18,17 @@ use self::commits::{Account, encrypted};
 use self::opening::{Opened, opened_frames};
 pub use self::sink::OpeningSink;
 use super::{
-    ActivityQuery, ActivityRow, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
-    ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
+    ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
+    CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DeliveryTerm, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
-    FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
-    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
-    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery,
-    Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys,
-    StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion,
-    Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery,
-    WebhookState, Written,
+    EndpointTotals, EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow,
+    FigureQuery, FigureSlice, FigureStore, FigureTable, FramedVersion, Generation, Generations,
+    IndexedDocument, KeptRow, Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery,
+    NodeRequests, Nodes, Nonce, OwnedConversation, OwnedDocument, ReadError, RecordQuery,
+    RelayedRequest, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store,
+    StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
+    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice,
+    UsageStore, VersionQuery, WebhookState, Written,
 };
 use crate::sealing::texts::{self, TextError};
 use crate::sealing::{MasterKeys, WrappedKey};
@@ -39,7 +39,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::figures::Milestones;
-use colloquy_model::id::{AttachmentId, ConversationId, MessageId, VersionId};
+use colloquy_model::id::{AttachmentId, MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -228,8 +228,28 @@ impl Lists for EncryptedStore {
         &self,
         tenant: Tenant,
         attachment: AttachmentId,
-    ) -> Later<Result<Option<ConversationId>, ReadError>> {
+    ) -> Later<Result<AttachmentTaker, ReadError>> {
         self.0.attachment_taker(tenant, attachment)
+    }
+}
+
+impl ErasureStore for EncryptedStore {
+    fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {
+        self.0.text_bytes_of(conversation)
+    }
+
+    fn attachments_of(
+        &self,
+        conversation: EntityNumber,
+    ) -> Later<Result<Vec<AttachmentId>, ReadError>> {
+        self.0.attachments_of(conversation)
+    }
+
+    fn still_erasing(
+        &self,
+        entities: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<EntityNumber>, ReadError>> {
+        self.0.still_erasing(entities)
     }
 }
 

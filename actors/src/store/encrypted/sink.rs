@@ -89,7 +89,7 @@ impl CommitSink for OpeningSink {
 
     /// Without words there is nothing left to encrypt. Of what can't be read nothing stays.
     fn redacted(&self, json: &[u8]) -> Vec<u8> {
-        match told(texts::opened(json), "an erased document") {
+        match told(texts::opened(json), "what is erased") {
             Some(json) => self.0.redacted(&json),
             None => self.0.redacted(b"null"),
         }

@@ -85,7 +85,13 @@ fn header(
             record(document, Record { name, body, names }, statements);
             forget_keys(document, statements);
         }
+        Some(HeaderDocument::ConversationGone { .. }) => conversation_gone(document, statements),
         Some(HeaderDocument::RecordGone) => record_gone(document, statements),
+        Some(HeaderDocument::RecordErased) => {
+            record_gone(document, statements);
+            statements.delete(RENAMES, doc! {"_id": document.entity});
+            documents::erase(document.entity, statements);
+        }
         Some(HeaderDocument::Document(header)) => documents::put(document, header, statements),
         Some(HeaderDocument::DocumentGone { .. }) => documents::gone(document, statements),
         Some(HeaderDocument::LinkUsed { share, uses }) => {
@@ -173,6 +179,25 @@ fn conversation(
     }
     let behind = behind(document.last_sequence());
     statements.put(CONVERSATIONS, document.entity, behind, change);
+}
+
+/// What is left of a conversation that is gone for good: that it is, and whose it was. Its texts are
+/// erased behind.
+fn conversation_gone(document: &LogDocument, statements: &mut Statements) {
+    let sequence = document.last_sequence();
+    let set = doc! {
+        "tail": document.tail, "gone_from": document.tenant, "seq": int(sequence.0), "gone": true,
+    };
+    let unset = doc! {
+        "tenant": "", "customer": "", "customer_tail": "", "customer_name": "",
+        "customer_revision": "", "status": "", "channel": "", "priority": "", "assignee": "",
+        "assignee_tail": "", "metadata": "", "closed_at": "", "snoozed_until": "",
+        "activated_at": "", "active_at": "", "messages": "", "last_message_at": "",
+        "updated_at": "",
+    };
+    let change = doc! {"$set": set, "$unset": unset};
+    statements.put(CONVERSATIONS, document.entity, behind(sequence), change);
+    documents::erase(document.entity, statements);
 }
 
 /// When an open conversation that does not sleep was active last: by this it is closed at last.

@@ -136,7 +136,9 @@ impl Totals {
             total: None,
         };
         let filter = match counts.field {
-            Counted::All | Counted::Channel | Counted::Priority | Counted::Customer => doc! {},
+            Counted::All | Counted::Channel | Counted::Priority | Counted::Customer => {
+                doc! {"gone": {"$ne": true}}
+            }
             Counted::Assignee => doc! {"assignee": {"$gte": 0_i64}},
             Counted::Records | Counted::Documents => doc! {"gone": false},
         };

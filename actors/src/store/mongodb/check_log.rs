@@ -22,9 +22,12 @@ use colloquy_model::sequence::Sequence;
 /// The node of a document that an import wrote.
 const NO_NODE: i64 = 0;
 /// Behind these an entity may be gone.
-const ENDS: [i32; 2] = [
+const ENDS: [i32; 5] = [
     EventKind::DocumentDeleted as i32,
+    EventKind::ConversationErased as i32,
     EventKind::RecordDeleted as i32,
+    EventKind::CustomerErased as i32,
+    EventKind::AttachmentErased as i32,
 ];
 
 /// Looks at every entity's documents in the order of its sequences.
@@ -210,7 +213,7 @@ impl Entity {
         let field = |name: &str| header.get(name).and_then(Bson::as_i64);
         let (sequence, last) = (field("seq").unwrap_or(0), int(self.last.0));
         // A conversation shows every row's numbers, anything else what puts its header.
-        let is_conversation = self.kind == Kind::Conversation as i32;
+        let is_conversation = is_there && self.kind == Kind::Conversation as i32;
         let least = self.put.filter(|_| !is_conversation);
         if field("tail") != Some(self.tail) {
             Some("it has another identifier")
@@ -246,6 +249,7 @@ fn collection_of(kind: i32) -> Option<&'static str> {
         | Kind::Supervision
         | Kind::Client
         | Kind::Attachment
+        | Kind::Erasure
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => RECORDS,

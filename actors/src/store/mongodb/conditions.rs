@@ -14,6 +14,7 @@ use super::loads;
 use super::log::{Extent, LogDocument};
 use super::schema::{CONVERSATIONS, Collections, DOCUMENTS, NAMES, RECORDS};
 use super::work::{Insert, PendingCommit};
+use crate::store::AttachmentTaker;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Condition, ConstraintViolation, NameField};
 use colloquy_model::entity::Kind;
@@ -101,25 +102,27 @@ async fn taken_by_another(
     Ok(taken.map(|_| ConstraintViolation::Taken(NameField::TakenAttachment)))
 }
 
-/// The conversation that has taken this attachment for one of its messages.
+/// Which conversation has taken this attachment for one of its messages.
 pub(super) async fn claiming_conversation(
     collections: &Collections,
     tenant: Tenant,
     attachment: AttachmentId,
-) -> Result<Option<ConversationId>> {
+) -> Result<AttachmentTaker> {
     let attachment = attachment.to_string();
     let Some(name) = claim(collections, tenant, (&attachment, Document::new())).await? else {
-        return Ok(None);
+        return Ok(AttachmentTaker::Nobody);
     };
     let conversations = collections.database.collection::<Document>(CONVERSATIONS);
     let own = conversations
         .find_one(doc! {"_id": name.get("record")})
-        .projection(doc! {"tail": 1});
+        .projection(doc! {"tail": 1, "gone": 1});
     let found = answered(own.into_future()).await?;
-    Ok(found.and_then(|found| {
+    let there = found.filter(|found| !found.get_bool("gone").unwrap_or(false));
+    let taker = there.and_then(|found| {
         let (number, tail) = (name.get_i64("record").ok()?, found.get_i64("tail").ok()?);
         Some(ConversationId::from_parts(uint(number), uint(tail)))
-    }))
+    });
+    Ok(taker.map_or(AttachmentTaker::Gone, AttachmentTaker::Conversation))
 }
 
 async fn judge(

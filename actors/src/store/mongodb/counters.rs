@@ -111,7 +111,7 @@ impl<'m> CounterMoves<'m> {
             Some(HeaderDocument::Record { new: true, .. }) => {
                 of(Counted::Records, i64::from(document.kind), 1);
             }
-            Some(HeaderDocument::RecordGone) => {
+            Some(HeaderDocument::RecordGone | HeaderDocument::RecordErased) => {
                 of(Counted::Records, i64::from(document.kind), -1);
             }
             Some(HeaderDocument::Document(header)) => {
@@ -133,6 +133,9 @@ impl<'m> CounterMoves<'m> {
                     self.conversation(document.tenant, before, -1, position);
                 }
                 self.conversation(document.tenant, after, 1, position);
+            }
+            Some(HeaderDocument::ConversationGone { before }) => {
+                self.conversation(document.tenant, before, -1, position);
             }
             Some(HeaderDocument::Record { new: false, .. } | HeaderDocument::LinkUsed { .. })
             | None => {}

@@ -139,7 +139,7 @@ pub(super) fn gone(document: &LogDocument, statements: &mut Statements) {
     erase(document.entity, statements);
 }
 
-/// Has the texts of a document that is gone erased.
+/// Has the texts of what is gone erased: of a document, a conversation or a record.
 pub(super) fn erase(document: i64, statements: &mut Statements) {
     let erasure = doc! {"$setOnInsert": {"erased_to": 0_i64}};
     statements.put(ERASURES, document, Document::new(), erasure);

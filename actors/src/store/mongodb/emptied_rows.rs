@@ -1,4 +1,4 @@
-//! Rows of the log that say less than was hashed: what tells why. A redaction and a deletion are rows
+//! Rows of the log that say less than was hashed: what tells why. A redaction and an erasing are rows
 //! of the chain themselves, retention has its floor; whatever else takes a salt away is no work of the
 //! server.
 
@@ -12,7 +12,7 @@ use super::loads::last_of;
 use super::log::LogDocument;
 use super::places::{PlaceDocument, message_id};
 use super::retention::{self, FREED};
-use super::schema::{Collections, DOCUMENTS, LOG, MESSAGES};
+use super::schema::{CONVERSATIONS, Collections, DOCUMENTS, LOG, MESSAGES, RECORDS};
 use super::sealed_documents::LoggedRecord;
 use crate::store::ReadError;
 use crate::store::audit_chain::{Left, is_altered};
@@ -44,7 +44,7 @@ impl<'c> Explanations<'c> {
             return Ok(row.hash.bytes.is_empty());
         };
         let left = row.payload.as_bytes();
-        if row.hash.bytes.is_empty() {
+        if row.hash.bytes.is_empty() || self.is_erased(record.document.entity).await? {
             Ok(true)
         } else if event == EventKind::MessageCreated {
             let own = record.sequence().unwrap_or(0);
@@ -54,8 +54,6 @@ impl<'c> Explanations<'c> {
                 Some(original) => self.is_redacted(record, Sequence(uint(original))).await,
                 None => Ok(false),
             }
-        } else if event.is_of_document() {
-            self.is_erased(record.document.entity).await
         } else if FREED.contains(&event) {
             let floor = self.floor(record.document.tenant).await?;
             Ok(left.is_empty() && record.position <= floor.0)
@@ -101,14 +99,23 @@ impl<'c> Explanations<'c> {
         }))
     }
 
-    /// Whether a document was deleted for good.
+    /// Whether this entity was taken away for good, with all that was said
+    /// of it.
     async fn is_erased(&self, entity: i64) -> Result<bool, ReadError> {
-        let there = doc! {"_id": entity, "gone": false};
-        let there: Option<Document> = one(self.collections, DOCUMENTS, there).await?;
         let last = last_of(self.collections, uint(entity)).await?;
         let last = last.as_ref().and_then(|last| last.rows.last());
-        let is_deleted = last.is_some_and(|row| row.kind == EventKind::DocumentDeleted as i32);
-        Ok(there.is_none() && is_deleted)
+        let last = last.and_then(|row| EventKind::of_row(row.kind.into()));
+        if !last.is_some_and(EventKind::ends_with_its_words) {
+            return Ok(false);
+        }
+        for collection in [DOCUMENTS, CONVERSATIONS, RECORDS] {
+            let there = doc! {"_id": entity, "gone": {"$ne": true}};
+            let there: Option<Document> = one(self.collections, collection, there).await?;
+            if there.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn floor(&mut self, tenant: i64) -> Result<Position, ReadError> {

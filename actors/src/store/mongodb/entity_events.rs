@@ -9,6 +9,7 @@ use super::connection::answered;
 use super::event_pages::{By, Found, PageEnd, Reading, Span};
 use super::event_rows::{RowSeen, Wanted, extent};
 use super::find::LIST_MAX;
+use super::loads;
 use super::log::{Extent, LogDocument, log_id};
 use super::retention;
 use super::schema::Collections;
@@ -106,7 +107,11 @@ async fn is_there(
     let log = collections.log.clone_with_type::<Document>();
     let first = log.find_one(filter).projection(doc! {"_id": 1});
     let first = answered(first.into_future()).await;
-    Ok(first.map_err(|error| failed(&error))?.is_some())
+    let is_known = first.map_err(|error| failed(&error))?.is_some();
+    if is_known && subject.kind == Kind::Conversation {
+        return loads::is_conversation_there(collections, subject).await;
+    }
+    Ok(is_known)
 }
 
 /// The log of one entity.

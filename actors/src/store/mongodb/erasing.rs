@@ -1,5 +1,5 @@
-//! Texts of documents that were deleted for good leave the store in slices: what events and kept
-//! answers show of them, then versions and comments. The events stay, with their places and without
+//! Texts of what is gone for good, a document, a conversation, a customer or an attachment, leave the
+//! store in slices: what events and kept answers show of it, then versions and comments. The events stay, with their places and without
 //! words: the sink says what may stay.
 //!
 //! The log goes first: from it a start may carry versions and comments over once more, and what was
@@ -9,16 +9,21 @@ use mongodb::bson::{Document, doc, serialize_to_bson};
 use mongodb::error::Error;
 use serde::Deserialize;
 
-use super::codec::{binary, int, malformed, uint};
+use super::codec::{binary, damaged, int, malformed, uint};
 use super::connection::answered;
 use super::delivery_logs;
 use super::documents::part_id;
+use super::find::{Find, all};
 use super::header::HeaderDocument;
+use super::loads::log_of;
 use super::log::{LogDocument, answer_id, log_id};
 use super::redacting::{self, Left};
-use super::schema::{COMMENTS, Collections, ERASURES, LOG, VERSIONS};
+use super::schema::{COMMENTS, Collections, ERASURES, LOG, NAMES, VERSIONS};
 use super::statements::Statements;
-use crate::store::CommitSink;
+use crate::store::{CommitSink, ReadError};
+use colloquy_model::commit::NameField;
+use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::AttachmentId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 
@@ -27,9 +32,10 @@ const AT_ONCE: i64 = 256;
 /// About so many bytes of the log are rewritten at once.
 const BYTES_AT_ONCE: usize = 2 << 20;
 
-/// A document that is gone.
+/// An entity that is gone.
 #[derive(Debug, Deserialize)]
 struct Erasure {
+    /// Its number, whatever kind of entity it is.
     #[serde(rename = "_id")]
     document: i64,
     /// Its events are erased up to this sequence …
@@ -61,6 +67,64 @@ pub(super) async fn erase_some(
         answered(done.into_future()).await?;
     }
     Ok(Left::More)
+}
+
+/// Those of these entities of which a collection may still hold a text.
+///
+/// # Errors
+/// The server does not answer.
+pub(super) async fn left(
+    collections: &Collections,
+    entities: &[EntityNumber],
+) -> Result<Vec<EntityNumber>, ReadError> {
+    let these: Vec<i64> = entities.iter().copied().map(int).collect();
+    let filter = doc! {"_id": {"$in": these}};
+    let left: Vec<Erasure> = all(collections, ERASURES, filter, doc! {"_id": 1}).await?;
+    Ok(left.into_iter().map(|left| uint(left.document)).collect())
+}
+
+/// By how many bytes an entity's rows have changed the texts of its account.
+///
+/// # Errors
+/// The server does not answer.
+pub(super) async fn text_bytes(
+    collections: &Collections,
+    entity: EntityNumber,
+) -> Result<i64, ReadError> {
+    /// All that is to be known of a row here.
+    #[derive(Deserialize)]
+    struct Row {
+        text_bytes: Option<i64>,
+    }
+    /// All that is to be known of a document of the log here.
+    #[derive(Deserialize)]
+    struct Rows {
+        rows: Vec<Row>,
+    }
+    let find = Find::all(LOG, log_of(entity), doc! {"_id": 0, "rows.text_bytes": 1});
+    let found: Vec<Rows> = find.read(collections).await?;
+    let rows = found.iter().flat_map(|document| &document.rows);
+    Ok(rows.filter_map(|row| row.text_bytes).sum())
+}
+
+/// The attachments that a conversation has taken.
+///
+/// # Errors
+/// The server does not answer.
+pub(super) async fn attachments(
+    collections: &Collections,
+    conversation: EntityNumber,
+) -> Result<Vec<AttachmentId>, ReadError> {
+    let filter = doc! {
+        "record": int(conversation), "field": NameField::TakenAttachment as i32,
+    };
+    let found: Vec<Document> = all(collections, NAMES, filter, doc! {"_id": 1}).await?;
+    let read = |name: &Document| {
+        let id = name.get_str("value").unwrap_or_default();
+        let unreadable = |error| damaged(&format!("the attachment {id}"), error).into();
+        id.parse().map_err(unreadable)
+    };
+    found.iter().map(read).collect()
 }
 
 /// Takes the words out of the document's next events; whether there were any.
@@ -132,9 +196,26 @@ async fn rewrite(
             set.insert("answer", serialize_to_bson(answer)?);
         }
         let mut change = doc! {"$set": set};
-        if let Some(HeaderDocument::Document(_)) = document.header {
-            change.insert("$unset", doc! {"header": ""});
+        let mut unset = doc! {"renamed": ""};
+        match document.header {
+            // What they put is gone, and holds texts.
+            Some(
+                HeaderDocument::Document(_)
+                | HeaderDocument::Conversation { .. }
+                | HeaderDocument::Record { .. },
+            ) => {
+                unset.insert("header", "");
+            }
+            Some(
+                HeaderDocument::ConversationGone { .. }
+                | HeaderDocument::RecordGone
+                | HeaderDocument::RecordErased
+                | HeaderDocument::DocumentGone { .. }
+                | HeaderDocument::LinkUsed { .. },
+            )
+            | None => {}
         }
+        change.insert("$unset", unset);
         statements.update(LOG, doc! {"_id": document.id}, change);
     }
     statements.run(&collections.database).await?;

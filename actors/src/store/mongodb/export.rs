@@ -168,7 +168,9 @@ impl Exporter<'_> {
     }
 
     async fn conversations(&mut self) -> Result<(), TransferError> {
-        let mut cursor: Cursor<ConversationRow> = self.by_id(CONVERSATIONS).await?;
+        let there = doc! {"gone": {"$ne": true}};
+        let mut cursor: Cursor<ConversationRow> =
+            self.all(CONVERSATIONS, there, doc! {"_id": 1}).await?;
         while cursor.advance().await? {
             let item = cursor.deserialize_current()?.item();
             self.take(Item::Conversation(Box::new(item)))?;

@@ -416,7 +416,12 @@ fn change(document: &LogDocument) -> FollowedChange {
             body: body.clone(),
         }),
         Some(HeaderDocument::RecordGone) => FollowedChange::RecordGone,
-        Some(HeaderDocument::DocumentGone { .. }) => FollowedChange::DocumentGone,
+        // Of what is erased as a record nothing is held in memory.
+        Some(
+            HeaderDocument::RecordErased
+            | HeaderDocument::ConversationGone { .. }
+            | HeaderDocument::DocumentGone { .. },
+        ) => FollowedChange::Erased,
         Some(HeaderDocument::Conversation { after, .. }) => {
             after.snoozed_until.map_or(FollowedChange::None, |until| {
                 FollowedChange::Snoozed(Timestamp(until))

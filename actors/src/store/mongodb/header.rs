@@ -22,6 +22,11 @@ pub(super) enum HeaderDocument {
         before: Option<StateDocument>,
         after: StateDocument,
     },
+    /// Takes a conversation away for good.
+    ConversationGone {
+        /// What it was counted by before, without its metadata.
+        before: StateDocument,
+    },
     /// Puts a record.
     Record {
         new: bool,
@@ -30,6 +35,8 @@ pub(super) enum HeaderDocument {
         names: Vec<NameDocument>,
     },
     RecordGone,
+    /// The same, and all that was said of it goes.
+    RecordErased,
     /// Puts a document's.
     Document(Box<DocumentHeaderDocument>),
     DocumentGone {
@@ -123,6 +130,9 @@ impl HeaderDocument {
                 before: before.as_deref().map(StateDocument::of),
                 after: StateDocument::of(after),
             },
+            Header::ConversationGone { before } => HeaderDocument::ConversationGone {
+                before: StateDocument::of(before),
+            },
             Header::Record {
                 new,
                 name,
@@ -141,6 +151,7 @@ impl HeaderDocument {
                     .collect(),
             },
             Header::RecordGone => HeaderDocument::RecordGone,
+            Header::RecordErased => HeaderDocument::RecordErased,
             Header::Document(header) => {
                 HeaderDocument::Document(Box::new(DocumentHeaderDocument::of(header, commit.at.0)))
             }

@@ -263,11 +263,14 @@ fn depends_on(insert: &Insert) -> BTreeMap<String, Hold> {
                 note(own(), Hold::Taken);
             }
         }
-        Some(HeaderDocument::RecordGone | HeaderDocument::DocumentGone { .. }) => {
-            note(own(), Hold::Taken);
-        }
+        Some(
+            HeaderDocument::RecordGone
+            | HeaderDocument::RecordErased
+            | HeaderDocument::DocumentGone { .. },
+        ) => note(own(), Hold::Taken),
         Some(
             HeaderDocument::Conversation { .. }
+            | HeaderDocument::ConversationGone { .. }
             | HeaderDocument::Document(_)
             | HeaderDocument::LinkUsed { .. },
         )

@@ -170,8 +170,10 @@ pub(super) async fn conversations(
     query: ConversationQuery,
 ) -> Result<StoredPage<ConversationHeader>, ReadError> {
     if let Some((at, field)) = query.paging.start.cursor() {
+        let tenant = query.tenant.number();
         let filter = doc! {
-            "_id": int(at.number), "tail": int(at.tail), "tenant": query.tenant.number(),
+            "_id": int(at.number), "tail": int(at.tail),
+            "$or": [{"tenant": tenant}, {"gone_from": tenant}],
         };
         if one::<Document>(collections, CONVERSATIONS, filter)
             .await?
@@ -243,7 +245,7 @@ pub(super) async fn behind(
     number: EntityNumber,
     most: u32,
 ) -> Result<Vec<OwnedConversation>, ReadError> {
-    let filter = doc! {"_id": {"$gt": int(number)}};
+    let filter = doc! {"_id": {"$gt": int(number)}, "gone": {"$ne": true}};
     let find = Find {
         limit: most,
         ..Find::all(CONVERSATIONS, filter, doc! {"tail": 1, "tenant": 1})

@@ -16,6 +16,7 @@ use crate::store::{ReadError, Stored, StoredConversation, StoredRecord};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
@@ -43,6 +44,7 @@ pub(super) async fn load(
         | Kind::Audit
         | Kind::Client
         | Kind::Attachment
+        | Kind::Erasure
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => {
@@ -66,6 +68,7 @@ fn headers_of(kind: Kind) -> &'static str {
         | Kind::Audit
         | Kind::Client
         | Kind::Attachment
+        | Kind::Erasure
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => RECORDS,
@@ -177,8 +180,13 @@ pub(super) async fn is_vacant(
     Ok(last.is_none_or(|last| {
         let is_deletion = matches!(
             last.header,
-            Some(HeaderDocument::RecordGone | HeaderDocument::DocumentGone { .. })
-        );
+            Some(
+                HeaderDocument::RecordGone
+                    | HeaderDocument::RecordErased
+                    | HeaderDocument::ConversationGone { .. }
+                    | HeaderDocument::DocumentGone { .. }
+            )
+        ) || ends_a_conversation(&last);
         is_deletion || last.subject() != Some(entity)
     }))
 }
@@ -196,6 +204,23 @@ pub(super) async fn last_id_of(
     let found = answered(last.into_future()).await;
     let found = found.map_err(|error| failed(&error))?;
     Ok(found.and_then(|last| last.get_str("_id").ok().map(str::to_owned)))
+}
+
+/// Whether this very conversation is there, and has not been taken away for good.
+pub(super) async fn is_conversation_there(
+    collections: &Collections,
+    conversation: Subject,
+) -> Result<bool, ReadError> {
+    let mut filter = named(conversation);
+    filter.insert("gone", doc! {"$ne": true});
+    let found = one::<Document>(collections, CONVERSATIONS, filter).await?;
+    Ok(found.is_some())
+}
+
+/// Whether this document of the log takes its conversation away; one that was imported has no header.
+fn ends_a_conversation(last: &LogDocument) -> bool {
+    let row = last.rows.last();
+    row.is_some_and(|row| row.kind == EventKind::ConversationErased as i32)
 }
 
 async fn record(
@@ -219,11 +244,17 @@ async fn header_and_last(
     loop {
         let filter = doc! {"_id": int(subject.number)};
         let (header, last) = tokio::join!(
-            one::<ConversationDocument>(collections, CONVERSATIONS, filter),
+            one::<Document>(collections, CONVERSATIONS, filter),
             last_of(collections, subject.number)
         );
         let (header, last) = (header?, last?);
         let is_it = |last: &LogDocument| last.subject() == Some(subject);
+        if last.as_ref().is_some_and(ends_a_conversation) {
+            return Ok(None);
+        }
+        let header = header.map(mongodb::bson::deserialize_from_document::<ConversationDocument>);
+        let header = header.transpose();
+        let header = header.map_err(|error| damaged(&subject.to_string(), error))?;
         match (header, last) {
             (Some(header), None) if header.tail == int(subject.tail) => {
                 return Err(damaged(&subject.to_string(), "its log is not there").into());

@@ -63,7 +63,7 @@ pub(super) struct LogDocument {
     pub(super) chore: Option<ChoreDocument>,
 }
 
-/// What is to be done with a user, who is no more, or an attachment.
+/// What is to be done with a user, who is no more, or whatever else a chore is about.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct ChoreDocument {
     pub(super) tenant: i64,
@@ -267,7 +267,8 @@ impl LogDocument {
                 | Kind::Document
                 | Kind::Audit
                 | Kind::Alerts
-                | Kind::Attachment => false,
+                | Kind::Attachment
+                | Kind::Erasure => false,
             })
     }
 

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::codec::{damaged, failed, int, uint};
 use super::connection::answered;
 use super::find::{all, named, one};
+use super::loads;
 use super::log::{LogDocument, RowDocument};
 use super::places::{EditDocument, PlaceDocument, message_id};
 use super::schema::{CONVERSATIONS, Collections, LOG, MESSAGES};
@@ -75,8 +76,12 @@ async fn stored(
     message: MessageId,
 ) -> Result<Option<(StoredMessage, PlaceDocument)>, ReadError> {
     let filter = place_of(conversation, message);
-    let Some(place) = one::<PlaceDocument>(collections, MESSAGES, filter).await? else {
-        return Ok(None);
+    let (is_there, place) = tokio::join!(
+        loads::is_conversation_there(collections, conversation),
+        one::<PlaceDocument>(collections, MESSAGES, filter)
+    );
+    let Some(place) = place?.filter(|_| matches!(is_there, Ok(true))) else {
+        return is_there.map(|_| None);
     };
     let Some(latest) = place.now() else {
         return Ok(None);

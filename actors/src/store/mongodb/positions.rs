@@ -87,6 +87,7 @@ pub(super) fn number_of(kind: Kind, position: Position) -> FeedNumber {
         | Kind::Audit
         | Kind::Client
         | Kind::Attachment
+        | Kind::Erasure
         | Kind::Grant
         | Kind::SigningKeys => FeedNumber::ZERO,
     }

@@ -176,9 +176,13 @@ fn is_exclusive(commit: &Commit) -> bool {
         return true;
     }
     match &commit.header {
-        Header::Record { .. } | Header::RecordGone | Header::DocumentGone { .. } => true,
+        Header::Record { .. }
+        | Header::RecordGone
+        | Header::RecordErased
+        | Header::DocumentGone { .. } => true,
         Header::Unchanged
         | Header::Conversation { .. }
+        | Header::ConversationGone { .. }
         | Header::Document(_)
         | Header::LinkUsed { .. } => false,
     }

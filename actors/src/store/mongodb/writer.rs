@@ -653,5 +653,12 @@ impl Writer {
 fn leaves_work(document: &LogDocument) -> bool {
     document.renamed.is_some()
         || document.redacts.is_some()
-        || matches!(document.header, Some(HeaderDocument::DocumentGone { .. }))
+        || matches!(
+            document.header,
+            Some(
+                HeaderDocument::DocumentGone { .. }
+                    | HeaderDocument::ConversationGone { .. }
+                    | HeaderDocument::RecordErased
+            )
+        )
 }

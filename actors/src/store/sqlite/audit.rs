@@ -27,7 +27,7 @@ columns! {
         seq: Option<Sequence>,
         kind: Option<i64>,
         tail: Option<u64> = "coalesce(tail, (SELECT tail FROM conversations WHERE n = entity),
-            (SELECT tail FROM documents WHERE n = entity))",
+            (SELECT tail FROM documents WHERE n = entity), (SELECT tail FROM departed WHERE n = entity))",
         happened: i64,
         scope: Tenant,
         at: Timestamp,
@@ -235,8 +235,9 @@ fn belongs(connection: &Connection, subject: Subject, trail: Tenant) -> rusqlite
     if let Some(tenant) = identifiers::scope_of(connection, subject)? {
         return Ok(is_of(tenant));
     }
+    // The rows of a conversation leave its kind and the rest of its identifier out.
     let sql = "SELECT scope FROM rows WHERE entity = ?1 AND seq = (SELECT max(seq) FROM rows WHERE entity = ?1)
-               AND kind = ?2 AND tail = ?3";
+               AND (kind = ?2 AND tail = ?3 OR ?2 = ?4 AND kind IS NULL AND EXISTS (SELECT 1 FROM departed WHERE n = ?1 AND tail = ?3))";
     let gone: Option<Tenant> = connection
         .prepare_cached(sql)?
         .query_row(
@@ -244,6 +245,7 @@ fn belongs(connection: &Connection, subject: Subject, trail: Tenant) -> rusqlite
                 int(subject.number.0),
                 subject.kind as i64,
                 int(subject.tail),
+                Kind::Conversation as i64,
             ],
             only,
         )

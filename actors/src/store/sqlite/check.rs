@@ -105,7 +105,7 @@ const CHECKS: &[(&str, &str)] = &[
         "what was made as the rows say, where retention has taken none of them",
         "WITH shown AS (SELECT generation, counted FROM figure_generations WHERE state = 1),
          kept AS (SELECT scope, sum(messages) messages, sum(documents) documents, sum(text_bytes) bytes
-           FROM made JOIN shown USING (generation) GROUP BY scope),
+           FROM made JOIN shown USING (generation) WHERE day >= 0 GROUP BY scope),
          said AS (SELECT scope, sum(happened = :message_created) messages, sum(happened = :document_created) documents,
              sum(ifnull(text_bytes, 0)) bytes
            FROM rows JOIN shown ON pos <= counted WHERE number IS NOT NULL GROUP BY scope),
@@ -115,7 +115,7 @@ const CHECKS: &[(&str, &str)] = &[
            AND scope NOT IN (SELECT scope FROM scopes WHERE floor > 0)",
     ),
     ("names have records", "SELECT 'record ' || n FROM names WHERE field <> :taken AND n NOT IN (SELECT n FROM records)"),
-    ("taken attachments have conversations", "SELECT 'conversation ' || n FROM names WHERE field = :taken AND n NOT IN (SELECT n FROM conversations)"),
+    ("taken attachments have conversations", "SELECT 'conversation ' || n FROM names WHERE field = :taken AND n NOT IN (SELECT n FROM conversations) AND n NOT IN (SELECT n FROM departed)"),
     ("numbers of the feed", "SELECT 'scope ' || scope FROM rows WHERE number IS NOT NULL GROUP BY scope HAVING count(*) <> max(number)"),
 ];
 

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{int, uint};
+use crate::store::AttachmentTaker;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{
     Commit, Condition, ConstraintViolation, Header, NameField, RecordName,
@@ -130,18 +131,21 @@ fn claimant(
         .optional()
 }
 
-/// The conversation that has taken this attachment for one of its messages.
+/// Which conversation has taken this attachment for one of its messages.
 pub(super) fn claiming_conversation(
     connection: &Connection,
     tenant: Tenant,
     attachment: AttachmentId,
-) -> rusqlite::Result<Option<ConversationId>> {
+) -> rusqlite::Result<AttachmentTaker> {
     let Some(number) = claimant(connection, tenant, attachment)? else {
-        return Ok(None);
+        return Ok(AttachmentTaker::Nobody);
     };
     let mut query = connection.prepare_cached("SELECT tail FROM conversations WHERE n = ?1")?;
     let tail: Option<i64> = query.query_row([number], |row| row.get(0)).optional()?;
-    Ok(tail.map(|tail| ConversationId::from_parts(EntityNumber(uint(number)), uint(tail))))
+    Ok(tail.map_or(AttachmentTaker::Gone, |tail| {
+        let id = ConversationId::from_parts(EntityNumber(uint(number)), uint(tail));
+        AttachmentTaker::Conversation(id)
+    }))
 }
 
 fn record_exists(

@@ -4,6 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{insert, int, only, optional_millis};
+use super::erasing;
 use colloquy_model::commit::Commit;
 use colloquy_model::document::{CommentChange, DocumentHeader, DocumentReader, NewVersion};
 use colloquy_model::entity::Subject;
@@ -174,9 +175,7 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
     connection
         .prepare_cached("DELETE FROM anchors WHERE document = ?1")?
         .execute([n])?;
-    connection
-        .prepare_cached("INSERT OR IGNORE INTO erasures(document, erased_to) VALUES (?1, 0)")?
-        .execute([n])?;
+    erasing::note(connection, commit.subject.number)?;
     Ok(match deleted {
         Some(true) => BinCounts {
             inside: -1,

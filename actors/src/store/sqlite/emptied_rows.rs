@@ -1,4 +1,4 @@
-//! Rows that say less than was hashed: what tells why. A redaction and a deletion are rows of the chain
+//! Rows that say less than was hashed: what tells why. A redaction and an erasing are rows of the chain
 //! themselves, retention has its floor; whatever else takes a salt away is no work of the server.
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -39,15 +39,15 @@ impl EmptiedRow<'_> {
         let Some(event) = EventKind::of_row(self.happened) else {
             return Ok(false);
         };
-        if event == EventKind::MessageCreated {
+        if self.is_erased(connection)? {
+            Ok(true)
+        } else if event == EventKind::MessageCreated {
             self.is_redacted(connection, Sequence(uint(self.seq)))
         } else if event == EventKind::MessageUpdated {
             match redacted_message(self.left).or(self.edited(connection)?) {
                 Some(original) => self.is_redacted(connection, original),
                 None => Ok(false),
             }
-        } else if event.is_of_document() {
-            self.is_erased(connection)
         } else if FREED.contains(&event) {
             self.is_expired(connection)
         } else {
@@ -90,7 +90,7 @@ impl EmptiedRow<'_> {
         Ok(found.unwrap_or(false))
     }
 
-    /// Whether its document was deleted for good.
+    /// Whether what it happened to was taken away for good, with all that was said of it.
     fn is_erased(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let last: Option<i64> = connection
             .prepare_cached(
@@ -98,10 +98,14 @@ impl EmptiedRow<'_> {
             )?
             .query_row([self.entity], only)
             .optional()?;
-        let is_there = connection
-            .prepare_cached("SELECT 1 FROM documents WHERE n = ?1")?
-            .exists([self.entity])?;
-        Ok(!is_there && last == Some(EventKind::DocumentDeleted as i64))
+        let last = last.and_then(EventKind::of_row);
+        if !last.is_some_and(EventKind::ends_with_its_words) {
+            return Ok(false);
+        }
+        let is_there = "SELECT 1 FROM documents WHERE n = ?1 UNION ALL
+            SELECT 1 FROM conversations WHERE n = ?1 UNION ALL SELECT 1 FROM records WHERE n = ?1";
+        let is_there = connection.prepare_cached(is_there)?.exists([self.entity])?;
+        Ok(!is_there)
     }
 
     /// Whether retention has taken it away.

@@ -1,13 +1,16 @@
-//! Texts of documents that were deleted for good leave the file in slices: versions, comments, then
-//! what events and kept answers show of them. The events stay, with their places and without words:
-//! the sink says what may stay.
+//! Texts of what is gone for good leave the file in slices: a document's versions and comments, then
+//! what events and kept answers show of it, or of a conversation, a customer or an attachment. The
+//! events stay, with their places and without words: the sink says what may stay. What is done waits
+//! in its table until the log has lost the texts, too.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{Columns, columns, uint, whole};
+use super::codec::{self, Columns, columns, int, only, uint, whole};
 use super::delivery_logs;
 use crate::store::CommitSink;
+use colloquy_model::commit::NameField;
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::AttachmentId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 
@@ -16,16 +19,20 @@ const ROWS_AT_ONCE: i64 = 1_024;
 /// What erasing a row costs beside its text, in bytes of text.
 const ROW_BYTES: usize = 256;
 
+/// Up to here are the rows of an entity erased of which nothing is left but what the log holds.
+const DONE: i64 = i64::MAX;
+
 columns! {
-    /// A document that is gone: what its rows say is erased up to this position.
+    /// An entity that is gone: what its rows say is erased up to this position.
     struct Erasure {
+        /// Its number, whatever kind of entity it is.
         document: i64,
         erased_to: i64,
     }
 }
 
 columns! {
-    /// A row of a document, with all that people may have written in it.
+    /// A row of what is gone, with all that people may have written in it.
     struct TextsRow<'r> {
         pos: Position,
         seq: Option<Sequence>,
@@ -34,35 +41,111 @@ columns! {
     }
 }
 
-/// Erases texts of one document that is gone, about so many bytes of them; whether any may be left.
+/// Has all texts of an entity erased that the running transaction takes away.
+pub(super) fn note(connection: &Connection, entity: EntityNumber) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO erasures(document, erased_to) VALUES (?1, 0)")?
+        .execute([int(entity.0)])?;
+    Ok(())
+}
+
+/// Erases texts of what is gone, about so many bytes of them; whether any may be left.
 pub(super) fn slice(
     connection: &Connection,
     sink: &dyn CommitSink,
     bytes: usize,
 ) -> rusqlite::Result<bool> {
-    let sql = format!("SELECT {} FROM erasures LIMIT 1", Erasure::COLUMNS);
-    let gone = connection
-        .prepare_cached(&sql)?
-        .query_row([], whole::<Erasure>)
-        .optional()?;
-    let Some(erasure) = gone else {
-        return Ok(false);
-    };
-    let n = erasure.document;
+    let mut room = bytes;
+    let sql = format!(
+        "SELECT {} FROM erasures WHERE erased_to < {DONE} LIMIT 1",
+        Erasure::COLUMNS
+    );
+    while room > 0 {
+        let gone = connection
+            .prepare_cached(&sql)?
+            .query_row([], whole::<Erasure>)
+            .optional()?;
+        let Some(erasure) = gone else {
+            return Ok(false);
+        };
+        step(connection, sink, &erasure, &mut room)?;
+        room = room.saturating_sub(ROW_BYTES);
+    }
+    Ok(true)
+}
+
+/// Goes on with what is gone, as far as there is room.
+fn step(
+    connection: &Connection,
+    sink: &dyn CommitSink,
+    erasure: &Erasure,
+    room: &mut usize,
+) -> rusqlite::Result<()> {
     for texts in [Texts::Versions, Texts::Comments] {
-        if delete(connection, texts, n, bytes)? {
-            return Ok(true);
+        if delete(connection, texts, erasure.document, room)? {
+            return Ok(());
         }
     }
-    match erase_events(connection, sink, &erasure, bytes)? {
-        Some(last) => connection
-            .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?
-            .execute([n, last])?,
-        None => connection
-            .prepare_cached("DELETE FROM erasures WHERE document = ?1")?
-            .execute([n])?,
+    let erased_to = erase_events(connection, sink, erasure, room)?;
+    connection
+        .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?
+        .execute([erasure.document, erased_to.unwrap_or(DONE)])?;
+    Ok(())
+}
+
+/// The log is empty behind what was erased before: nothing is left of that.
+pub(super) fn log_is_empty(connection: &Connection) -> rusqlite::Result<()> {
+    let done = "SELECT 1 FROM erasures WHERE erased_to = ?1";
+    if connection.prepare_cached(done)?.exists([DONE])? {
+        connection
+            .prepare_cached("DELETE FROM erasures WHERE erased_to = ?1")?
+            .execute([DONE])?;
+    }
+    Ok(())
+}
+
+/// Whether anything waits for being erased, or for the log.
+pub(super) fn any(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare("SELECT 1 FROM erasures")?.exists([])
+}
+
+/// Those of these entities of which the file or its log may still hold a text.
+pub(super) fn left(
+    connection: &Connection,
+    entities: &[EntityNumber],
+) -> rusqlite::Result<Vec<EntityNumber>> {
+    let mut find = connection.prepare_cached("SELECT 1 FROM erasures WHERE document = ?1")?;
+    let mut left = Vec::new();
+    for entity in entities {
+        if find.exists([int(entity.0)])? {
+            left.push(*entity);
+        }
+    }
+    Ok(left)
+}
+
+/// By how many bytes an entity's rows have changed the texts of its account.
+pub(super) fn text_bytes(connection: &Connection, entity: EntityNumber) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("SELECT ifnull(sum(text_bytes), 0) FROM rows WHERE entity = ?1")?
+        .query_row([int(entity.0)], only)
+}
+
+/// The attachments that a conversation has taken.
+pub(super) fn attachments(
+    connection: &Connection,
+    conversation: EntityNumber,
+) -> rusqlite::Result<Vec<AttachmentId>> {
+    let taken = NameField::TakenAttachment as i64;
+    let mut find =
+        connection.prepare_cached("SELECT value FROM names WHERE n = ?1 AND field = ?2")?;
+    let found = find.query_map([int(conversation.0), taken], only::<String>)?;
+    let read = |id: rusqlite::Result<String>| {
+        let id = id?;
+        let unreadable = |error| codec::damaged(format_args!("the attachment {id}"), error);
+        id.parse().map_err(unreadable)
     };
-    Ok(true)
+    found.map(read).collect()
 }
 
 /// The tables that hold texts of a document by number.
@@ -81,7 +164,12 @@ columns! {
 }
 
 /// Deletes the document's first rows of a table; whether there were any.
-fn delete(connection: &Connection, texts: Texts, n: i64, bytes: usize) -> rusqlite::Result<bool> {
+fn delete(
+    connection: &Connection,
+    texts: Texts,
+    n: i64,
+    room: &mut usize,
+) -> rusqlite::Result<bool> {
     let (table, text) = match texts {
         Texts::Versions => ("versions", "frame"),
         Texts::Comments => ("comments", "body"),
@@ -93,14 +181,13 @@ fn delete(connection: &Connection, texts: Texts, n: i64, bytes: usize) -> rusqli
     );
     let mut find = connection.prepare_cached(&sql)?;
     let mut found = find.query([n, ROWS_AT_ONCE])?;
-    let mut left = bytes;
     let mut last: Option<i64> = None;
-    while left > 0
+    while *room > 0
         && let Some(row) = found.next()?
     {
         let row = TextLength::read(row)?;
         last = Some(row.number);
-        left = left.saturating_sub(ROW_BYTES + row.bytes);
+        *room = room.saturating_sub(ROW_BYTES + row.bytes);
     }
     let Some(last) = last else { return Ok(false) };
     let sql = format!("DELETE FROM {table} WHERE document = ?1 AND number <= ?2");
@@ -108,13 +195,13 @@ fn delete(connection: &Connection, texts: Texts, n: i64, bytes: usize) -> rusqli
     Ok(true)
 }
 
-/// Takes the words out of the document's next rows; gives the last one's position, none where none
+/// Takes the words out of the entity's next rows; gives the last one's position, none where none
 /// was left.
 fn erase_events(
     connection: &Connection,
     sink: &dyn CommitSink,
     erasure: &Erasure,
-    bytes: usize,
+    room: &mut usize,
 ) -> rusqlite::Result<Option<i64>> {
     let n = erasure.document;
     let mut find = connection.prepare_cached(&format!(
@@ -125,9 +212,8 @@ fn erase_events(
         "UPDATE rows SET payload = ?2, answer = ?3, salt = NULL, request = substr(request, 17) WHERE pos = ?1",
     )?;
     let mut found = find.query([n, erasure.erased_to, ROWS_AT_ONCE])?;
-    let mut left = bytes;
     let mut last = None;
-    while left > 0
+    while *room > 0
         && let Some(row) = found.next()?
     {
         let row = TextsRow::read(row)?;
@@ -139,7 +225,7 @@ fn erase_events(
             delivery_logs::erase_answers(connection, EntityNumber(uint(n)), seq)?;
         }
         last = Some(row.pos.0);
-        left = left.saturating_sub(ROW_BYTES + held);
+        *room = room.saturating_sub(ROW_BYTES + held);
     }
     Ok(last)
 }

@@ -58,9 +58,12 @@ impl Export for SqliteTransfer {
             take(conversation(row))
         })?;
         records(connection, &mut take)?;
-        each(connection, "departed ORDER BY n", &mut |row| {
-            take(Item::Departed(row))
-        })?;
+        // A conversation that is gone says the rest of its identifier with each event.
+        let erased = EventKind::ConversationErased as i64;
+        let departed = format!(
+            "departed WHERE n NOT IN (SELECT entity FROM rows WHERE happened = {erased}) ORDER BY n"
+        );
+        each(connection, &departed, &mut |row| take(Item::Departed(row)))?;
         documents(connection, &mut take)?;
         each(connection, "renames ORDER BY customer", &mut |row| {
             take(Item::Rename(row))
@@ -169,7 +172,7 @@ columns! {
         pos: i64 = "r.pos",
         entity: i64 = "r.entity",
         /// The rest of the entity's identifier, where it is there.
-        tail: Option<i64> = "coalesce(c.tail, k.tail, d.tail)",
+        tail: Option<i64> = "coalesce(c.tail, k.tail, d.tail, p.tail)",
         record_kind: Option<i64> = "k.kind",
         is_document: bool = "d.n IS NOT NULL",
         seq: Option<i64> = "r.seq",
@@ -206,7 +209,8 @@ fn events(connection: &Connection, take: Take<'_>) -> Result<(), TransferError> 
     let numbers = FeedNumbers::of(connection)?;
     let kept_since = Timestamp::now() - KEPT_FOR;
     let from = "rows r LEFT JOIN conversations c ON c.n = r.entity
-        LEFT JOIN records k ON k.n = r.entity LEFT JOIN documents d ON d.n = r.entity ORDER BY r.pos";
+        LEFT JOIN records k ON k.n = r.entity LEFT JOIN documents d ON d.n = r.entity
+        LEFT JOIN departed p ON p.n = r.entity ORDER BY r.pos";
     each(connection, from, &mut |row: EventRow| {
         let tenant = row.scope;
         let number = match row.number {
@@ -262,6 +266,9 @@ impl EventRow {
             return kind;
         }
         let is_from = |kind: EventKind| self.happened >= kind as i64;
+        if EventKind::of_row(self.happened).is_some_and(EventKind::is_of_conversation) {
+            return Kind::Conversation;
+        }
         if is_from(EventKind::RecordCreated) {
             let payload = self.payload.as_ref().map(|payload| &*payload.0);
             let named = payload.and_then(|json| serde_json::from_slice::<Named>(json).ok());

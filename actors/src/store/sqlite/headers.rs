@@ -7,6 +7,7 @@ use super::codec::{Columns, columns, insert, int, optional_millis, update, whole
 use super::counters::{Counted, Counter, CounterMoves};
 use super::dirty_headers::DirtyHeader;
 use super::documents::{self, BinCounts};
+use super::erasing;
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Commit, Header, NameField, RecordName};
 use colloquy_model::conversation::{ConversationState, MessageCounts};
@@ -79,7 +80,15 @@ impl Headers<'_> {
                 }
                 self.insert_names(commit, names)
             }
+            Header::ConversationGone { before } => self.delete_conversation(commit, before),
             Header::RecordGone => self.delete_record(commit),
+            Header::RecordErased => {
+                self.delete_record(commit)?;
+                self.connection
+                    .prepare_cached("DELETE FROM renames WHERE customer = ?1")?
+                    .execute([int(commit.subject.number.0)])?;
+                erasing::note(self.connection, commit.subject.number)
+            }
             Header::Document(header) => {
                 let moved = documents::put(self.connection, commit, header)?;
                 self.count_documents(commit.tenant, moved);
@@ -158,6 +167,24 @@ impl Headers<'_> {
         self.count_conversation(commit.tenant, before, -1);
         self.count_conversation(commit.tenant, after, 1);
         Ok(())
+    }
+
+    /// Takes a conversation away for good. The rest of its identifier stays, for what happened to it is
+    /// still told; what it said is erased later.
+    fn delete_conversation(
+        &mut self,
+        commit: &Commit,
+        before: &ConversationState,
+    ) -> rusqlite::Result<()> {
+        let n = int(commit.subject.number.0);
+        self.connection
+            .prepare_cached("DELETE FROM conversations WHERE n = ?1")?
+            .execute([n])?;
+        self.connection
+            .prepare_cached("INSERT INTO departed(n, tail) VALUES (?1, ?2)")?
+            .execute([n, int(commit.subject.tail)])?;
+        self.count_conversation(commit.tenant, before, -1);
+        erasing::note(self.connection, commit.subject.number)
     }
 
     fn count_conversation(&mut self, tenant: Tenant, state: &ConversationState, delta: i64) {

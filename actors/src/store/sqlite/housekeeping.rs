@@ -47,7 +47,7 @@ pub(super) struct Housekeeping {
     pace: Pace,
     uses_at: Instant,
     log: LogErasing,
-    /// Whether texts of documents that are gone may be left.
+    /// Whether texts of what is gone may be left.
     erasing: bool,
     /// Whether earlier texts of redacted messages may be left.
     redacting: bool,
@@ -70,11 +70,15 @@ impl Housekeeping {
         gate: Arc<Gate>,
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
+        let mut log = LogErasing::new(pace.erase_within, gate);
+        if erasing::any(connection)? {
+            log.note();
+        }
         Ok(Housekeeping {
             renames: Renames::open(connection, sink)?,
             pace,
             uses_at: now + pace.uses_every,
-            log: LogErasing::new(pace.erase_within, gate),
+            log,
             erasing: true,
             redacting: true,
             keys: Shelving::open(connection)?,
@@ -108,9 +112,11 @@ impl Housekeeping {
         self.log.note();
     }
 
-    /// A document is gone: its texts are to be erased.
-    pub(super) fn erase_documents(&mut self) {
+    /// Something is gone for good: its texts are to be erased.
+    pub(super) fn erase_texts_of_gone(&mut self) {
         self.erasing = true;
+        // Its header and its names left the file with the commit.
+        self.erase_log();
     }
 
     /// How long the writer may sleep.
@@ -194,7 +200,10 @@ impl Housekeeping {
             self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
         self.erase_redacted(connection, phase)?;
-        self.log.run(connection, phase)
+        if self.log.run(connection, phase)? {
+            erasing::log_is_empty(connection)?;
+        }
+        Ok(())
     }
 
     /// One slice of one thing, in turn; whether there was anything to do.
@@ -261,7 +270,7 @@ impl Housekeeping {
         Ok(())
     }
 
-    /// One slice of the texts of documents that are gone; what is left when the store closes goes
+    /// One slice of the texts of what is gone; what is left when the store closes goes
     /// after the next start.
     fn erase_texts(
         &mut self,

@@ -39,6 +39,7 @@ pub(super) fn scope_of(
         | Kind::Audit
         | Kind::Client
         | Kind::Attachment
+        | Kind::Erasure
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => connection
@@ -69,6 +70,25 @@ pub(super) fn is_there(
     subject: Subject,
 ) -> rusqlite::Result<bool> {
     Ok(scope_of(connection, subject)? == Some(tenant))
+}
+
+/// Whether this very conversation is there for callers of this tenant, or was.
+pub(super) fn was_conversation(
+    connection: &Connection,
+    tenant: Tenant,
+    subject: Subject,
+) -> rusqlite::Result<bool> {
+    if is_there(connection, tenant, subject)? {
+        return Ok(true);
+    }
+    let sql = "SELECT 1 FROM departed d JOIN rows r ON r.entity = d.n AND r.seq = 1
+               WHERE d.n = ?1 AND d.tail = ?2 AND r.scope = ?3 AND r.happened = ?4";
+    connection.prepare_cached(sql)?.exists([
+        int(subject.number.0),
+        int(subject.tail),
+        tenant.number(),
+        EventKind::ConversationCreated as i64,
+    ])
 }
 
 /// Whether this very user or key is of the document's account, or was a user before it was deleted.

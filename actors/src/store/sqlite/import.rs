@@ -17,6 +17,7 @@ use crate::store::{
     TakenAttachmentItem, Text, TransferError, VersionItem,
 };
 use colloquy_model::commit::NameField;
+use colloquy_model::event_kind::EventKind;
 
 /// Blocks behind which SQLite's log is emptied.
 const LOG_BLOCKS: u64 = 64;
@@ -246,6 +247,9 @@ impl<'c> Block<'c> {
             answer: answer.and_then(AnswerItem::body_bytes),
             payload: event.payload.map(|payload| payload.0),
         })?;
+        if event.kind == EventKind::ConversationErased as i64 {
+            insert!(self.connection, "INSERT INTO departed", { n: event.entity, tail: event.tail })?;
+        }
         Ok(())
     }
 

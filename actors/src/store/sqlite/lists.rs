@@ -95,7 +95,7 @@ pub(super) fn conversations(
             number: at.number,
             tail: at.tail,
         };
-        if !identifiers::is_there(connection, query.tenant, subject)? {
+        if !identifiers::was_conversation(connection, query.tenant, subject)? {
             return Ok(Err(field));
         }
     }

@@ -33,6 +33,7 @@ pub(super) fn load(connection: &Connection, subject: Subject) -> rusqlite::Resul
         | Kind::Audit
         | Kind::Client
         | Kind::Attachment
+        | Kind::Erasure
         | Kind::Grant
         | Kind::SigningKeys
         | Kind::Alerts => Ok(record(connection, subject)?.map(Stored::Record)),

@@ -71,17 +71,17 @@ impl LogErasing {
         }
     }
 
-    /// The next step, if it is due.
-    pub(super) fn run(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<()> {
+    /// The next step, if it is due; whether the log was emptied by it.
+    pub(super) fn run(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<bool> {
         let now = Instant::now();
         let (is_due, was_barred) = match self.step {
-            Step::Empty => return Ok(()),
+            Step::Empty => return Ok(false),
             Step::At(at) => (at <= now, false),
             Step::Barred(until) => (until <= now || self.gate.is_empty(), true),
         };
         let wait = match phase {
             Phase::Running if is_due => WAIT,
-            Phase::Running => return Ok(()),
+            Phase::Running => return Ok(false),
             Phase::Closing => WAIT_CLOSING,
         };
         let emptied = empty(connection, wait);
@@ -98,7 +98,7 @@ impl LogErasing {
         if was_barred {
             self.gate.open();
         }
-        emptied.map(|_| ())
+        emptied
     }
 }
 

@@ -8,22 +8,22 @@ use super::snapshots::{self, Asked};
 use super::work::{FigureChange, Work};
 use super::{
     ReadClass, SqliteStore, activity, audit, chain, chores, conditions, delivery_lists,
-    document_lists, document_loads, events, figures, identifiers, lists, loads, message_lists,
-    older_keys, revisions, store_key, timed, usage, versions,
+    document_lists, document_loads, erasing, events, figures, identifiers, lists, loads,
+    message_lists, older_keys, revisions, store_key, timed, usage, versions,
 };
 use crate::sealing::{MasterKeys, WrappedKey};
 use crate::store::digest::payload_digests;
 use crate::store::{
-    ActivityQuery, ActivityRow, AuditLog, AuditQuery, AuditRow, ChainPage, CommitLog,
-    ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
+    ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
+    CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
-    EntityRead, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore,
-    FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses,
-    Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
-    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots,
-    SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage,
-    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery,
-    UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
+    EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
+    FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
+    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
+    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle,
+    SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
+    TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -33,7 +33,7 @@ use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::figures::Milestones;
-use colloquy_model::id::{AttachmentId, ConversationId, MessageId, VersionId};
+use colloquy_model::id::{AttachmentId, MessageId, VersionId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
@@ -188,9 +188,35 @@ impl Lists for SqliteStore {
         &self,
         tenant: Tenant,
         attachment: AttachmentId,
-    ) -> Later<Result<Option<ConversationId>, ReadError>> {
+    ) -> Later<Result<AttachmentTaker, ReadError>> {
         self.loads.read(ReadClass::of(tenant), move |connection| {
             conditions::claiming_conversation(connection, tenant, attachment)
+        })
+    }
+}
+
+impl ErasureStore for SqliteStore {
+    fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            erasing::text_bytes(connection, conversation)
+        })
+    }
+
+    fn attachments_of(
+        &self,
+        conversation: EntityNumber,
+    ) -> Later<Result<Vec<AttachmentId>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            erasing::attachments(connection, conversation)
+        })
+    }
+
+    fn still_erasing(
+        &self,
+        entities: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<EntityNumber>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            erasing::left(connection, &entities)
         })
     }
 }

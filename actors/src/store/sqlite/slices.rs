@@ -167,7 +167,7 @@ pub(super) struct WantedValues {
 }
 
 /// The bits of what happens in conversations.
-const CONVERSATIONS: u128 = 0b11_1110;
+const CONVERSATIONS: u128 = 0b11_1110 | 1 << EventKind::ConversationErased as u8;
 
 /// The kinds of events, which all have one of the first 64 bits.
 fn low(kinds: u128) -> u64 {

@@ -275,13 +275,15 @@ fn named(payload: &[u8], entity: EntityNumber) -> Option<Subject> {
         customer_id: Option<String>,
         webhook_id: Option<String>,
         user_id: Option<String>,
+        attachment_id: Option<String>,
     }
     let Named {
         customer_id,
         webhook_id,
         user_id,
+        attachment_id,
     } = serde_json::from_slice(&texts::opened(payload).ok()?).ok()?;
-    [customer_id, webhook_id, user_id]
+    [customer_id, webhook_id, user_id, attachment_id]
         .into_iter()
         .flatten()
         .filter_map(|id| Subject::from_id(&id))

@@ -86,7 +86,8 @@ impl SqliteTransfer {
                 || erasing::slice(&transaction, eraser, ERASE_BYTES)?;
             transaction.commit()?;
             if !any {
-                return self.empty_log();
+                self.empty_log()?;
+                return erasing::log_is_empty(&self.connection);
             }
         }
     }

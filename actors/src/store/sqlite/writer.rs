@@ -479,8 +479,8 @@ impl Writer {
         if commit.redacts.is_some() {
             self.housekeeping.erase_messages();
         }
-        if matches!(commit.header, Header::DocumentGone { .. }) {
-            self.housekeeping.erase_documents();
+        if commit.erases() {
+            self.housekeeping.erase_texts_of_gone();
         }
         // The log must lose the keys, too.
         if commit.destroys_keys() {
@@ -510,8 +510,10 @@ impl Writer {
                 self.fold.note(&self.lagging, lag, rows, first.position);
             }
             Header::Conversation { .. }
+            | Header::ConversationGone { .. }
             | Header::Record { .. }
             | Header::RecordGone
+            | Header::RecordErased
             | Header::Document(_)
             | Header::DocumentGone { .. }
             | Header::LinkUsed { .. } => self.fold.wrote(&self.lagging, lag),

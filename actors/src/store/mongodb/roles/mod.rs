@@ -15,20 +15,21 @@ use tokio::sync::oneshot;
 
 use super::codec::failed;
 use super::conditions::claiming_conversation;
+use super::erasing;
 use super::work::Work;
 use super::{MongoStore, kept_answers, lists, loads, message_lists};
 use crate::store::digest::payload_digests;
 use crate::store::{
-    Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead, KeptRow, Later,
-    Lists, MessageQuery, Nodes, OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle,
-    SnapshotError, Snapshots, Store, StoreHealth, StoreMetric, Stored, StoredMessage, StoredPage,
-    StoredRecord,
+    AttachmentTaker, Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead,
+    ErasureStore, KeptRow, Later, Lists, MessageQuery, Nodes, OwnedConversation, ReadError,
+    RecordQuery, RevisionQuery, Settle, SnapshotError, Snapshots, Store, StoreHealth, StoreMetric,
+    Stored, StoredMessage, StoredPage, StoredRecord,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::{AttachmentId, ConversationId, MessageId};
+use colloquy_model::id::{AttachmentId, MessageId};
 use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
@@ -203,13 +204,36 @@ impl Lists for MongoStore {
         &self,
         tenant: Tenant,
         attachment: AttachmentId,
-    ) -> Later<Result<Option<ConversationId>, ReadError>> {
+    ) -> Later<Result<AttachmentTaker, ReadError>> {
         let collections = self.collections.clone();
         self.read(async move {
             claiming_conversation(&collections, tenant, attachment)
                 .await
                 .map_err(|error| failed(&error))
         })
+    }
+}
+
+impl ErasureStore for MongoStore {
+    fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { erasing::text_bytes(&collections, conversation).await })
+    }
+
+    fn attachments_of(
+        &self,
+        conversation: EntityNumber,
+    ) -> Later<Result<Vec<AttachmentId>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { erasing::attachments(&collections, conversation).await })
+    }
+
+    fn still_erasing(
+        &self,
+        entities: Vec<EntityNumber>,
+    ) -> Later<Result<Vec<EntityNumber>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { erasing::left(&collections, &entities).await })
     }
 }
 

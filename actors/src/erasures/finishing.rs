@@ -1,0 +1,70 @@
+//! What is left of conversations that are gone: their attachments are erased, and their texts waited for.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::attachments::Attachments;
+use crate::store::{ReadError, Store};
+use colloquy_model::caller::Tenant;
+use colloquy_model::commit::{Chore, ErasedConversation};
+use colloquy_model::entity_number::EntityNumber;
+
+/// Entities that the store is asked about at once.
+const AT_ONCE: usize = 500;
+
+/// Conversations that are gone and of which something may be left. A start finds out anew which
+/// attachments they had.
+#[derive(Default)]
+pub(crate) struct Finishing {
+    /// The entities whose texts have to leave the store: the conversation itself, and its attachments,
+    /// whose bytes are gone.
+    waiting: HashMap<ErasedConversation, (Tenant, Vec<EntityNumber>)>,
+}
+
+impl Finishing {
+    /// Erases the attachments of a conversation that is gone, unless that was done before.
+    pub(crate) async fn begin(
+        &mut self,
+        store: &dyn Store,
+        attachments: &Attachments,
+        (tenant, erased): (Tenant, ErasedConversation),
+    ) {
+        if self.waiting.contains_key(&erased) {
+            return;
+        }
+        let Ok(found) = store.attachments_of(erased.conversation).await else {
+            return;
+        };
+        let mut entities = vec![erased.conversation];
+        for attachment in found {
+            if !attachments.erase(tenant, attachment).await {
+                return;
+            }
+            entities.push(attachment.number());
+        }
+        self.waiting.insert(erased, (tenant, entities));
+    }
+
+    /// Takes off the list what nothing is left of.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub(crate) async fn finish(&mut self, store: &dyn Store) -> Result<(), ReadError> {
+        let entities: Vec<EntityNumber> = self
+            .waiting
+            .values()
+            .flat_map(|(_, entities)| entities.iter().copied())
+            .collect();
+        let mut left = HashSet::new();
+        for some in entities.chunks(AT_ONCE) {
+            left.extend(store.still_erasing(some.to_vec()).await?);
+        }
+        self.waiting.retain(|erased, (tenant, entities)| {
+            let is_left = entities.iter().any(|entity| left.contains(entity));
+            if !is_left {
+                store.chore_done(Chore::FinishConversation(*tenant, *erased));
+            }
+            is_left
+        });
+        Ok(())
+    }
+}

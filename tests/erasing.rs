@@ -703,6 +703,9 @@ async fn an_erased_person_moves_without_coming_back() {
         assert!(!text.contains(word), "{word}");
     }
     assert!(text.contains(&neighbour.words.0[0]));
+    // The bytes of files stay where they are.
+    let objects = server.work().join("data/objects");
+    let files = format!("file:{}", objects.display());
     let folder = Folder::new();
     let moved = |command: &str| {
         let mut process = process::colloquy();
@@ -711,6 +714,7 @@ async fn an_erased_person_moves_without_coming_back() {
             .current_dir(folder.work())
             .env("COLLOQUY__STORE__KIND", "sqlite")
             .env(MASTER_KEY, GIVEN)
+            .env("COLLOQUY__OBJECTS__URL", &files)
             .stdin(File::open(&dump).unwrap());
         let output = process.output().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");

@@ -36,10 +36,14 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// How operators see the actors of conversations, attachments and erasures.
-    pub(crate) fn supervised(&self) -> [Arc<dyn SupervisedKind>; 3] {
-        [
+    /// How operators see the actors of conversations, of documents, attachments and erasures.
+    pub(crate) fn supervised(
+        &self,
+        documents: Arc<dyn SupervisedKind>,
+    ) -> Vec<Arc<dyn SupervisedKind>> {
+        vec![
             self.conversations.directory.clone(),
+            documents,
             self.attachments.supervised(),
             self.erasures.supervised(),
         ]

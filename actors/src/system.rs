@@ -671,8 +671,7 @@ impl Builder<'_> {
         let (clients, grants) = (Arc::new(self.records()), Arc::new(self.records()));
         let deliveries = self.deliveries(courier, &webhooks)?;
         let oauth = self.oauth((&clients, &grants), &mut background)?;
-        let mut actors = rooms.supervised().to_vec();
-        actors.push(documents.directory.clone());
+        let mut actors = rooms.supervised(documents.directory.clone());
         actors.extend(people(&accounts, &keys, (&users, &customers)));
         actors.extend::<[Arc<dyn SupervisedKind>; 5]>([
             webhooks.directory.clone(),

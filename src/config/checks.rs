@@ -20,6 +20,9 @@ use super::sections::{
 /// The longest wait that a setting may name.
 const YEAR_SECONDS: f64 = 31_536_000.0;
 
+/// Characters of a region's name.
+const REGION_CHARS_MAX: usize = 32;
+
 /// How long before it goes away something has to be deprecated.
 const NOTICE_MONTHS: u32 = 12;
 
@@ -413,6 +416,12 @@ impl Server {
                 "must be a URL without a slash at its end, such as \"https://chat.example.com\"",
             )?;
         }
+        if !is_region(&self.region) {
+            wrong(
+                "server.region",
+                "must be at most 32 letters, digits and hyphens, such as \"eu-central-1\", or empty",
+            )?;
+        }
         for (key, value) in [
             ("server.drain_seconds", self.drain_seconds),
             (
@@ -741,6 +750,14 @@ fn is_origin(text: &str) -> bool {
         && port.is_none_or(|port| {
             port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
         })
+}
+
+/// Whether a region can be named so; empty, none is.
+fn is_region(name: &str) -> bool {
+    name.len() <= REGION_CHARS_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn is_header_value(text: &str) -> bool {

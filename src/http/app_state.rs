@@ -110,6 +110,7 @@ impl AppState {
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
             traces: traces.clone(),
+            region: config.server.region.clone(),
         });
         Ok(AppState {
             system,

@@ -126,8 +126,7 @@ impl AppState {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
             },
             public_url: public_url.to_owned(),
-            session_seconds: Duration::from_secs_f64(config.console.session_hours * 3_600.0)
-                .as_secs(),
+            session_seconds: session_seconds(config),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,
             proxies: config.server.proxies(),
@@ -165,4 +164,9 @@ impl AppState {
             .reconfigure(config.plan_rates(), &config.policies());
         Ok(())
     }
+}
+
+/// After how many seconds a person who has signed in to the console has to do so again.
+fn session_seconds(config: &Config) -> u64 {
+    Duration::from_secs_f64(config.console.session_hours * 3_600.0).as_secs()
 }

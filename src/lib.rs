@@ -189,7 +189,7 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     let app = AppState::new(config, Arc::clone(&system), (courier, traces.clone()), &url)?;
     let app = Arc::new(app);
     let history = console::keep_history(&app)?;
-    system.announce(bound.address.to_string());
+    system.announce(bound.address.to_string(), config.server.region.clone());
     startup::announce(&bound.address, config);
     actix_web::rt::System::new().block_on(async {
         let address = bound.address;

@@ -401,14 +401,18 @@ async fn a_backup_is_made_and_shown() {
 
 #[tokio::test]
 async fn a_node_is_drained() {
-    let server = Setup::default().start();
+    let server = Setup::default()
+        .env("COLLOQUY__SERVER__REGION", "eu-central-1")
+        .start();
     let operator = Person::operator(&server).await;
     let nodes = async || {
         let nodes = server.operator().get("/admin/v1/nodes").await;
         nodes.expect(200).data()[0].clone()
     };
     let node = nodes().await["node"].as_str().unwrap().to_owned();
-    assert!(operator.page("/console/nodes").await.contains(&node));
+    let page = operator.page("/console/nodes").await;
+    assert!(page.contains(&node), "{page}");
+    assert!(page.contains("<td>eu-central-1</td>"), "{page}");
     operator
         .post("/console/nodes/drain", &[("node", "node_0")])
         .await

@@ -115,6 +115,13 @@ fn a_typo_in_the_environment_stops_the_start_too() {
         ("COLLOQUY__SERVER__BND", "127.0.0.1:0", "BND"),
         ("COLLOQUY__LIMITS__MAX_BODY_BYTES", "plenty", "plenty"),
         ("COLLOQUY__SERVER__BIND", "nowhere", "nowhere"),
+        ("COLLOQUY__SERVER__REGION", "eu central 1", "server.region"),
+        ("COLLOQUY__SERVER__REGION", "eu_central_1", "server.region"),
+        (
+            "COLLOQUY__SERVER__REGION",
+            "a-region-of-thirty-three-letters-",
+            "server.region",
+        ),
     ] {
         let folder = tempfile::TempDir::new().unwrap();
         let (status, output) = Setup::default().env(name, value).refused_in(folder.path());

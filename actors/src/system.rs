@@ -458,12 +458,13 @@ impl System {
         self.store.is_shared()
     }
 
-    /// Tells the other nodes the address at which this one is reached, and from now on how many
-    /// actors it has.
-    pub fn announce(&self, address: String) {
+    /// Tells the other nodes the address at which this one is reached and the region that it runs
+    /// in, and from now on how many actors it has.
+    pub fn announce(&self, address: String, region: String) {
         let kinds = self.supervision.kinds().to_vec();
         self.nodes.describe(Arc::new(move || NodeFigures {
             address: address.clone(),
+            region: region.clone(),
             live: kinds
                 .iter()
                 .map(|kind| kind.overview())

@@ -21,6 +21,9 @@ use super::sections::{
 /// The longest wait that a setting may name.
 const YEAR_SECONDS: f64 = 31_536_000.0;
 
+/// Characters of a region's name.
+const REGION_CHARS_MAX: usize = 32;
+
 /// How long before it goes away something has to be deprecated.
 const NOTICE_MONTHS: u32 = 12;
 
@@ -415,6 +418,12 @@ impl Server {
                 "must be a URL without a slash at its end, such as \"https://chat.example.com\"",
             )?;
         }
+        if !is_region(&self.region) {
+            wrong(
+                "server.region",
+                "must be at most 32 letters, digits and hyphens, such as \"eu-central-1\", or empty",
+            )?;
+        }
         for (key, value) in [
             ("server.drain_seconds", self.drain_seconds),
             (
@@ -739,6 +748,14 @@ fn is_filter(text: &str) -> bool {
             }
             None => is_level(directive),
         })
+}
+
+/// Whether a region can be named so; empty, none is.
+fn is_region(name: &str) -> bool {
+    name.len() <= REGION_CHARS_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn is_header_value(text: &str) -> bool {

@@ -77,6 +77,7 @@ pub struct Config {
 pub struct Server {
     pub bind: String,
     pub public_url: String,
+    pub region: String,
     pub workers: usize,
     pub drain_seconds: f64,
     pub request_head_timeout_seconds: f64,

@@ -77,14 +77,14 @@ fn table(found: &Found) -> Markup {
     html! {
         div.table tabindex="0" { table {
             caption.hidden { "Nodes" }
-            thead { tr { th { "Address" } th { "State" } th { "Version" } th { "Started" } th { "Lease until" } th { "Actors in memory" } th { "Node" } } }
+            thead { tr { th { "Address" } th { "Region" } th { "State" } th { "Version" } th { "Started" } th { "Lease until" } th { "Actors in memory" } th { "Node" } } }
             tbody data-list { @for node in found.items() { (row(node)) } }
         } }
     }
 }
 
 fn row(node: &Value) -> Markup {
-    let state = text(node, "state");
+    let (state, region) = (text(node, "state"), text(node, "region"));
     let tone = match state {
         "live" => "good",
         "draining" => "warn",
@@ -99,6 +99,7 @@ fn row(node: &Value) -> Markup {
     html! {
         tr {
             td { (text(node, "address")) }
+            td { @if region.is_empty() { span.faint { "none" } } @else { (region) } }
             td { (badge(state, tone)) }
             td { (text(node, "version")) }
             td { (time(node, "started_at")) }

@@ -111,6 +111,7 @@ impl AppState {
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
             traces: traces.clone(),
+            region: config.server.region.clone(),
         });
         Ok(AppState {
             system,
@@ -126,8 +127,7 @@ impl AppState {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
             },
             public_url: PublicUrl::new(public_url),
-            session_seconds: Duration::from_secs_f64(config.console.session_hours * 3_600.0)
-                .as_secs(),
+            session_seconds: session_seconds(config),
             request_line_bytes_max: config.limits.max_request_line_bytes,
             header_bytes_max: config.limits.max_header_bytes,
             proxies: config.server.proxies(),
@@ -165,4 +165,9 @@ impl AppState {
             .reconfigure(config.plan_rates(), &config.policies());
         Ok(())
     }
+}
+
+/// After how many seconds a person who has signed in to the console has to do so again.
+fn session_seconds(config: &Config) -> u64 {
+    Duration::from_secs_f64(config.console.session_hours * 3_600.0).as_secs()
 }

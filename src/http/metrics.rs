@@ -39,6 +39,8 @@ pub(super) struct Sources {
     pub(super) answers: Arc<Budget>,
     pub(super) system: Arc<System>,
     pub(super) traces: Option<Arc<Traces>>,
+    /// The region that the node runs in; empty where none is named.
+    pub(super) region: String,
 }
 
 impl Metrics {
@@ -52,10 +54,12 @@ impl Metrics {
             answers,
             system,
             traces,
+            region,
         } = sources;
         let budgets = (Arc::clone(&bodies), Arc::clone(&answers));
         let saturation = Saturation::new(Arc::clone(&connections), budgets, Arc::clone(&system));
         let mut metrics = Metrics(Registry::with_prefix(PREFIX));
+        metrics.register(move |out| write_node_info(&region, out));
         metrics.register(move |out| saturation.write_metrics(out));
         metrics.register(move |out| request_metrics.write_metrics(out));
         metrics.register(move |out| live_connections.write_metrics(out));
@@ -142,6 +146,14 @@ fn write_tls(out: &mut MetricsWriter<'_>, tls: &ListenerTls) -> fmt::Result {
         "Orders of certificates that have ended, by how.",
         tls.orders()
             .map(|(outcome, count)| ([("outcome", outcome)], count)),
+    )
+}
+
+fn write_node_info(region: &str, out: &mut MetricsWriter<'_>) -> fmt::Result {
+    out.gauges(
+        "node_info",
+        "Always 1; its label says in which region the node runs.",
+        [([("region", region)], 1_u64)],
     )
 }
 

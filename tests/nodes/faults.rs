@@ -33,7 +33,7 @@ async fn readiness(server: &Server) -> Option<Answer> {
 }
 
 /// Waits until a node says that it has no database, by its readiness and by each answer.
-async fn is_away(server: &Server, client: &Client, path: &str) {
+pub(super) async fn is_away(server: &Server, client: &Client, path: &str) {
     let client = client.at(&server.address());
     until("readiness says so", TOLD_WITHIN, async || {
         let answer = readiness(server).await?;
@@ -53,7 +53,7 @@ async fn is_away(server: &Server, client: &Client, path: &str) {
 }
 
 /// Waits until a node serves again.
-async fn is_back(server: &Server) {
+pub(super) async fn is_back(server: &Server) {
     until("it is ready", BACK_WITHIN, async || {
         let answer = readiness(server).await?;
         (answer.status == 200).then_some(())

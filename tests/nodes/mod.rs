@@ -23,6 +23,7 @@ mod oauth;
 mod operators;
 mod paused;
 mod quotas;
+mod regions;
 mod rolling;
 mod scaling;
 mod signals;

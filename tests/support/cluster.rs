@@ -45,14 +45,17 @@ impl Cluster {
     /// So many nodes, started one after the other, on a new database of the server at `database`
     /// (`host:port`).
     pub(crate) async fn start(count: usize, database: &str) -> Self {
+        Self::start_with(&Setup::default(), count, database).await
+    }
+
+    /// The same, set up so.
+    pub(crate) async fn start_with(setup: &Setup, count: usize, database: &str) -> Self {
         let (mut servers, mut ways) = (Vec::<Server>::new(), Vec::new());
         let folder = Folder::new();
         let settings = mongodb::settings_of(&folder.work());
         let setup = settings
             .iter()
-            .fold(Setup::default(), |setup, (name, value)| {
-                setup.env(name, value)
-            });
+            .fold(setup.clone(), |setup, (name, value)| setup.env(name, value));
         let mut folder = Some(folder);
         for _ in 0..count {
             let way = Proxy::open_to(database).await;

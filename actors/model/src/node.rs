@@ -23,6 +23,8 @@ pub struct Node {
     pub id: NodeId,
     /// The address that it is bound to, with its port.
     pub address: String,
+    /// The region that it runs in, as its settings name it; empty where they name none.
+    pub region: String,
     /// The version of the program.
     pub version: String,
     /// When the process was started, by its own clock.

@@ -19,6 +19,8 @@ use colloquy_model::time::Timestamp;
 pub struct NodeFigures {
     /// The address that it is bound to, with its port.
     pub address: String,
+    /// The region that it runs in; empty where its settings name none.
+    pub region: String,
     /// How many actors of each kind it has in memory.
     pub live: BTreeMap<String, u64>,
 }
@@ -87,10 +89,15 @@ impl OnlyNode {
 
     fn node(&self) -> Node {
         let describe = Arc::clone(&self.figures.read());
-        let NodeFigures { address, live } = describe();
+        let NodeFigures {
+            address,
+            region,
+            live,
+        } = describe();
         Node {
             id: self.id,
             address,
+            region,
             version: VERSION.to_owned(),
             started_at: self.started_at,
             state: if self.is_draining() {

@@ -490,6 +490,7 @@ fn string(name: &str, pattern: &str, format: &str) -> String {
         ("id", _) => return id_for("conv"),
         ("node", _) => "node-1",
         ("address", _) => "10.0.0.5:8080",
+        ("region", _) => "eu-central-1",
         ("state", _) => "live",
         ("group", _) => "chat",
         ("day" | "from" | "to", _) => "2026-03-15",

@@ -35,6 +35,8 @@ pub(super) struct NodeView {
     node: NodeId,
     /// The address that it is bound to, with its port.
     address: String,
+    /// The region that it runs in, `[server] region`; empty where that names none.
+    region: String,
     /// The version of the program.
     version: String,
     /// When the process was started, by its own clock.
@@ -63,6 +65,7 @@ impl From<Node> for NodeView {
         NodeView {
             node: node.id,
             address: node.address,
+            region: node.region,
             version: node.version,
             started_at: node.started_at,
             state: match node.state {

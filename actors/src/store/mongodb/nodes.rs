@@ -104,6 +104,7 @@ impl Membership {
                 drains: false,
                 ended: false,
                 address: String::new(),
+                region: String::new(),
                 version: VERSION.to_owned(),
                 started_at: started_at.0,
                 renewed_at: started_at.0,
@@ -271,14 +272,18 @@ impl Membership {
     async fn renew(&self, beat: i64) -> Result<()> {
         let sent_ms = since_boot_ms();
         let seen = self.followed();
-        let NodeFigures { address, live } = (Arc::clone(&self.figures.read()))();
+        let NodeFigures {
+            address,
+            region,
+            live,
+        } = (Arc::clone(&self.figures.read()))();
         let live: Document = live
             .into_iter()
             .map(|(kind, count)| (kind, int(count).into()))
             .collect();
         let set = doc! {"$set": {
             "beat": beat, "drains": self.is_draining(), "seen": seen.0, "carried": self.carried(seen).0, "serves": true,
-            "address": address,
+            "address": address, "region": region,
             // What it left before it was gone for a while; more may follow now.
             "recovered": false,
             "renewed_at": Timestamp::now().0, "live": live,
@@ -442,6 +447,7 @@ impl Membership {
             },
             lease_until: Some(Timestamp(node.renewed_at) + GONE_AFTER),
             address: node.address,
+            region: node.region,
             version: node.version,
             started_at: Timestamp(node.started_at),
             live: node

@@ -33,6 +33,9 @@ pub(super) struct NodeDocument {
     /// Whether it has ended in order.
     pub(super) ended: bool,
     pub(super) address: String,
+    /// A node of a version before regions tells none.
+    #[serde(default)]
+    pub(super) region: String,
     pub(super) version: String,
     pub(super) started_at: i64,
     /// When it was renewed, by its own clock.

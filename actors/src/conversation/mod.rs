@@ -419,7 +419,7 @@ impl Conversations {
     ) -> Result<Answer, AskError<ConversationError>> {
         let found = self
             .store
-            .message(Conversation::subject(id), message)
+            .shown_message(Conversation::subject(id), message)
             .await?;
         self.check_readable(id, meta).await?;
         read_message(message, meta.caller.tenant, found).map_err(AskError::Refused)

@@ -263,6 +263,16 @@ pub trait Lists: Send + Sync + 'static {
         message: MessageId,
     ) -> Later<Result<Option<StoredMessage>, ReadError>>;
 
+    /// The same for whoever reads it outside of its conversation's actor: none where the conversation
+    /// is gone for good.
+    fn shown_message(
+        &self,
+        conversation: Subject,
+        message: MessageId,
+    ) -> Later<Result<Option<StoredMessage>, ReadError>> {
+        self.message(conversation, message)
+    }
+
     /// A page of a message's earlier texts, as JSON.
     fn revisions(
         &self,

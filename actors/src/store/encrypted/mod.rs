@@ -175,6 +175,15 @@ impl Lists for EncryptedStore {
     }
 
     /// The same.
+    fn shown_message(
+        &self,
+        conversation: Subject,
+        message: MessageId,
+    ) -> Later<Result<Option<StoredMessage>, ReadError>> {
+        self.0.shown_message(conversation, message)
+    }
+
+    /// The same.
     fn revisions(
         &self,
         query: RevisionQuery,

@@ -70,18 +70,28 @@ pub(super) async fn message(
     Ok(found.map(|(stored, _)| stored))
 }
 
+/// The same outside of the conversation's actor: none where the conversation is gone.
+pub(super) async fn shown(
+    collections: &Collections,
+    conversation: Subject,
+    message: MessageId,
+) -> Result<Option<StoredMessage>, ReadError> {
+    let (is_there, found) = tokio::join!(
+        loads::is_conversation_there(collections, conversation),
+        stored(collections, conversation, message)
+    );
+    let is_there = is_there?;
+    Ok(found?.map(|(stored, _)| stored).filter(|_| is_there))
+}
+
 async fn stored(
     collections: &Collections,
     conversation: Subject,
     message: MessageId,
 ) -> Result<Option<(StoredMessage, PlaceDocument)>, ReadError> {
     let filter = place_of(conversation, message);
-    let (is_there, place) = tokio::join!(
-        loads::is_conversation_there(collections, conversation),
-        one::<PlaceDocument>(collections, MESSAGES, filter)
-    );
-    let Some(place) = place?.filter(|_| matches!(is_there, Ok(true))) else {
-        return is_there.map(|_| None);
+    let Some(place) = one::<PlaceDocument>(collections, MESSAGES, filter).await? else {
+        return Ok(None);
     };
     let Some(latest) = place.now() else {
         return Ok(None);
@@ -107,8 +117,12 @@ pub(super) async fn revisions(
     collections: &Collections,
     query: RevisionQuery,
 ) -> Result<Option<StoredPage<Bytes>>, ReadError> {
-    let found = stored(collections, query.conversation, query.message).await?;
-    let found = found.filter(|(found, _)| found.tenant == query.tenant);
+    let (is_there, found) = tokio::join!(
+        loads::is_conversation_there(collections, query.conversation),
+        stored(collections, query.conversation, query.message)
+    );
+    let is_there = is_there?;
+    let found = found?.filter(|(found, _)| is_there && found.tenant == query.tenant);
     let Some((message, place)) = found else {
         return Ok(None);
     };

@@ -138,6 +138,17 @@ impl Lists for MongoStore {
         })
     }
 
+    fn shown_message(
+        &self,
+        conversation: Subject,
+        message: MessageId,
+    ) -> Later<Result<Option<StoredMessage>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read_listed(
+            async move { message_lists::shown(&collections, conversation, message).await },
+        )
+    }
+
     fn revisions(
         &self,
         query: RevisionQuery,

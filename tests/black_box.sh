@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 # Like all of tests/run it builds the whole workspace: one package by itself has other features, with
 # which everything would be compiled once more.
 AGAIN_MAX=3
-NEVER='^(addresses|analytics|assigned|audit|audit_chain|bulk|check|concurrency|console::inbox|crash|delivery_order|disk|document_crash|drills|encrypted_texts|encryption|events|idempotency|linearizability|moving|oauth|quotas|realtime|redaction|scopes|signatures|sockets|streams|timers|unreadable|usage|webhook_delivery|nodes::(commits|conditions|deliveries|elsewhere|faults|feeds|figures|links|paused|quotas|writers))::'
+NEVER='^(addresses|analytics|assigned|attachments|audit|audit_chain|bulk|check|concurrency|console::inbox|crash|delivery_order|disk|document_crash|drills|encrypted_texts|encryption|erasing|events|idempotency|linearizability|moving|oauth|quotas|realtime|redaction|scopes|signatures|sockets|streams|timers|unreadable|usage|webhook_delivery|nodes::(attachments|commits|conditions|deliveries|elsewhere|erasing|faults|feeds|figures|links|paused|quotas|writers))::'
 
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT

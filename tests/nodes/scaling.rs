@@ -3,13 +3,8 @@
 use super::load::Load;
 use super::rolling::stop;
 use super::{SLACK, nodes};
-use crate::support::ports::free_port;
+use crate::support::ports::ReservedPort;
 use crate::support::{Nginx, Server, Setup, until};
-
-/// Where a node will listen that is not there yet.
-fn reserved() -> String {
-    format!("127.0.0.1:{}", free_port())
-}
 
 fn joining(first: &Server, address: &str) -> Server {
     Setup::default()
@@ -29,7 +24,9 @@ async fn is_asked(address: &str, nginx: &Nginx) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_one_node_to_three_and_back_not_one_request_fails() {
     let first = nodes(1).remove(0);
-    let (second, third) = (reserved(), reserved());
+    // Whoever got such a port meanwhile would be asked in the node's place.
+    let reserved = [ReservedPort::new(), ReservedPort::new()];
+    let [second, third] = reserved.each_ref().map(ReservedPort::address);
     let nginx = Nginx::start([&first.address(), &second, &third]);
     let c = first.account().await.test().at(&nginx.address());
     // Few: a node that starts asks FerretDB for much, which takes one question after the other.

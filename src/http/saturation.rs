@@ -126,7 +126,7 @@ mod tests {
             (10, 10, 0.5),
             (12, 10, 10.0 / 24.0),
             (20, 30, 1.0),
-            (30, 30, 0.5),
+            (30, 30, 0.0),
         ];
         for (at, used, expected) in shares {
             let share = cpu.share(reading(at, used), 2);

@@ -163,8 +163,9 @@ async fn erased(c: &Client, customer: &str) -> Answer {
 async fn finished(c: &Client, erasure: &str) -> Answer {
     let at = format!("/v1/erasures/{erasure}");
     until("the erasure is finished", FINISHED_WITHIN, async || {
-        let shown = c.get(&at).await.expect(200);
-        (shown["state"] == "finished").then_some(shown)
+        // A database that has much to do may be late.
+        let shown = c.get(&at).await;
+        (shown.status == 200 && shown["state"] == "finished").then_some(shown)
     })
     .await
 }
@@ -355,9 +356,9 @@ async fn events_stay_in_their_places_with_identifiers_and_numbers_only() {
     );
 }
 
-/// A thousand messages, fifty at a time.
+/// A thousand messages, fifty at a time; on MongoDB fewer.
 async fn say_much(c: &Client, several: &str, words: &mut Words) {
-    for chunk in 0..20 {
+    for chunk in 0..sized(20, 4) {
         let word = words.next("many");
         let sent = (0..50).map(|n| {
             let (c, several, word) = (c, several, &word);
@@ -387,8 +388,12 @@ async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
     let several = c.conversation_of(&somebody.customer).await;
     say_much(&c, &several, &mut somebody.words).await;
     if !is_encrypted {
-        let found = c.get(&format!("/v1/conversations?q={}", somebody.words.0[4]));
-        assert_eq!(found.await.expect(200).total(), 1);
+        let search = format!("/v1/conversations?q={}", somebody.words.0[4]);
+        until("it is found", SOON, async || {
+            let found = c.get(&search).await;
+            (found.status == 200 && found.total() == 1).then_some(())
+        })
+        .await;
         let found = somebody.words.found(&server);
         let blind: Vec<&String> = somebody
             .words
@@ -404,7 +409,7 @@ async fn assert_no_file_holds_anything(setup: Setup, is_encrypted: bool) {
     let begun = erased(&c, &somebody.customer).await;
     assert_eq!(
         (&begun["conversations"], &begun["messages"]),
-        (&json!(3), &json!(1_005))
+        (&json!(3), &json!(5 + 50 * sized(20, 4)))
     );
     finished(&c, &begun.id("erasure_id")).await;
     assert_eq!(somebody.words.found(&server), BTreeSet::new());

@@ -139,6 +139,7 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
             && is_away
             && !unfinished.contains(&erasure.number())
             && !is_left_to_finish(store, erasure).await
+            && finishing.has_left_the_index(conversations, erasure).await
             && erasures.finish(eraser(tenant), erasure).await
         {
             store.chore_done(chore);

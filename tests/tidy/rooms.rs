@@ -135,6 +135,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "document",
             "model",
             "runtime",
+            "search",
             "store",
         ],
     ),

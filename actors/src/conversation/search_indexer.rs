@@ -12,8 +12,8 @@ use serde::Deserialize;
 use super::Conversation;
 use crate::feed::{Feed, Interest};
 use crate::search::{
-    Closed, Found, Group, GroupChange, GroupFilter, Grouped, Happened, Indexer, Label, Place,
-    Search, SearchError, Source, ThreadNames, Window, insist, insist_if_readable,
+    Closed, Emptying, Found, Group, GroupChange, GroupFilter, Grouped, Happened, Indexer, Label,
+    Place, Search, SearchError, Source, ThreadNames, Window, insist, insist_if_readable,
 };
 use crate::store::{
     ConversationHeader, Facets, FeedRow, ListFailure, MessageQuery, OwnedConversation, ReadError,
@@ -102,6 +102,19 @@ impl SearchIndexer {
         self.0
             .find(|index| index.find((tenant, words), filter, window))
             .await
+    }
+
+    /// From where on its files hold nothing of what was erased before.
+    ///
+    /// # Errors
+    /// The index is behind.
+    pub(crate) async fn emptying(&self) -> Result<Emptying, ListFailure> {
+        self.0.emptying().await
+    }
+
+    /// Whether its files hold nothing of that any more.
+    pub(crate) fn is_emptied(&self, since: Emptying) -> bool {
+        self.0.is_emptied(since)
     }
 
     /// How many positions the index is behind.

@@ -3,10 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::attachments::Attachments;
+use crate::conversation::Conversations;
+use crate::search::Emptying;
 use crate::store::{ReadError, Store};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, ErasedConversation};
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::ErasureId;
 
 /// Entities that the store is asked about at once.
 const AT_ONCE: usize = 500;
@@ -18,6 +21,8 @@ pub(crate) struct Finishing {
     /// The entities whose texts have to leave the store: the conversation itself, and its attachments,
     /// whose bytes are gone.
     waiting: HashMap<ErasedConversation, (Tenant, Vec<EntityNumber>)>,
+    /// Erasures that wait for the index of this node.
+    indexed: HashMap<ErasureId, Emptying>,
 }
 
 impl Finishing {
@@ -42,6 +47,33 @@ impl Finishing {
             entities.push(attachment.number());
         }
         self.waiting.insert(erased, (tenant, entities));
+    }
+
+    /// Whether this node's index of conversations holds nothing any more of an erasure whose
+    /// conversations are all gone. Where it is not there yet, it is to be asked again.
+    pub(crate) async fn has_left_the_index(
+        &mut self,
+        conversations: &Conversations,
+        erasure: ErasureId,
+    ) -> bool {
+        let Some(index) = &conversations.finder else {
+            return true;
+        };
+        let since = match self.indexed.get(&erasure) {
+            Some(since) => *since,
+            None => {
+                let Ok(since) = index.emptying().await else {
+                    return false;
+                };
+                self.indexed.insert(erasure, since);
+                since
+            }
+        };
+        let has_left = index.is_emptied(since);
+        if has_left {
+            self.indexed.remove(&erasure);
+        }
+        has_left
     }
 
     /// Takes off the list what nothing is left of.

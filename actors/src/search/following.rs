@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::layout::Layout;
-use super::{Closed, Place, Search, SearchError};
+use super::{Closed, Emptying, Place, Search, SearchError};
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::store::{FeedRow, Later, ListFailure, ReadError, Store};
 use colloquy_model::position::Position;
@@ -116,6 +116,14 @@ impl<S: Source> Indexer<S> {
         &self,
         find: impl FnOnce(&Search<S::Layout>) -> Later<Result<T, ReadError>>,
     ) -> Result<T, ListFailure> {
+        let (index, _) = self.caught_up().await?;
+        Ok(tokio::time::timeout(SEARCH_MAX, find(&index))
+            .await
+            .map_err(|_| ListFailure::TooSlow)??)
+    }
+
+    /// The index when it knows everything that was acknowledged before, up to this position.
+    async fn caught_up(&self) -> Result<(Arc<Search<S::Layout>>, Position), ListFailure> {
         let caught_up = self.shared.source.store().catch_up().await;
         caught_up.map_err(|_| ListFailure::Away)?;
         let index = self.shared.index();
@@ -130,9 +138,22 @@ impl<S: Source> Indexer<S> {
             .wait_for(wanted, SEARCH_WAIT)
             .await
             .map_err(|_| ListFailure::Away)?;
-        Ok(tokio::time::timeout(SEARCH_MAX, find(&index))
-            .await
-            .map_err(|_| ListFailure::TooSlow)??)
+        Ok((index, wanted))
+    }
+
+    /// Waits until everything is taken out of the index that was erased before; gives from where on
+    /// its files hold nothing of that.
+    ///
+    /// # Errors
+    /// The index is behind.
+    pub(crate) async fn emptying(&self) -> Result<Emptying, ListFailure> {
+        let (index, reached) = self.caught_up().await?;
+        Ok(index.emptying_behind(reached))
+    }
+
+    /// Whether its files hold nothing of that any more.
+    pub(crate) fn is_emptied(&self, since: Emptying) -> bool {
+        self.shared.index().is_emptied(since)
     }
 
     /// How many positions the index is behind.

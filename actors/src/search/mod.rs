@@ -43,7 +43,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -124,6 +124,14 @@ pub struct ThreadNames {
     pub readers: &'static str,
 }
 
+/// A place in the life of an index: behind the next emptying of its log its files hold nothing of what
+/// was taken out before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emptying {
+    position: Position,
+    times: u64,
+}
+
 /// The search index: one thread that writes it, and a few connections that search in it.
 pub struct Search<L: Layout> {
     path: PathBuf,
@@ -178,6 +186,8 @@ impl<L: Layout> Search<L> {
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            log_holds_erased: AtomicBool::new(false),
+            emptied: AtomicU64::new(0),
         });
         let (inbox, works) = channel();
         let writer = Writer {
@@ -245,6 +255,22 @@ impl<L: Layout> Search<L> {
     #[must_use]
     pub fn position(&self) -> Position {
         *self.reached.borrow()
+    }
+
+    /// From where on nothing is left in the files of what was taken out up to this position, which is
+    /// reached.
+    fn emptying_behind(&self, position: Position) -> Emptying {
+        Emptying {
+            position,
+            times: self.shared.emptied.load(Ordering::Acquire),
+        }
+    }
+
+    /// Whether the log was emptied since, or holds nothing that was taken out.
+    fn is_emptied(&self, since: Emptying) -> bool {
+        let again = self.shared.emptied.load(Ordering::Acquire) > since.times;
+        let is_clean = !self.shared.log_holds_erased.load(Ordering::Acquire);
+        self.position() >= since.position && (again || is_clean)
     }
 
     /// Waits until searches know everything up to this position.

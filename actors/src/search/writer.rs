@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,10 @@ pub(super) struct Shared {
     pub(super) damaged: AtomicBool,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
+    /// Whether something that was taken out stands in the log.
+    pub(super) log_holds_erased: AtomicBool,
+    /// How often the log was emptied of what had been taken out.
+    pub(super) emptied: AtomicU64,
 }
 
 impl Shared {
@@ -226,6 +230,7 @@ impl<L: Layout> Writer<L> {
                 self.written = batch.position;
                 if *erased {
                     self.unerased.get_or_insert_with(Instant::now);
+                    self.shared.log_holds_erased.store(true, Ordering::Release);
                 }
             }
             Err(error) => {
@@ -262,7 +267,11 @@ impl<L: Layout> Writer<L> {
     fn erase_if_due(&mut self, after: Duration) {
         if self.unerased.is_some_and(|since| since.elapsed() >= after) {
             match index::erase(&self.connection) {
-                Ok(true) => self.unerased = None,
+                Ok(true) => {
+                    self.unerased = None;
+                    self.shared.log_holds_erased.store(false, Ordering::Release);
+                    self.shared.emptied.fetch_add(1, Ordering::Release);
+                }
                 // A reader is in the way: again with the next chore.
                 Ok(false) => {}
                 Err(error) => {

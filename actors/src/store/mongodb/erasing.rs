@@ -27,8 +27,9 @@ use colloquy_model::id::AttachmentId;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 
-/// Documents of one collection that are erased at once, however small they are.
-const AT_ONCE: i64 = 256;
+/// Documents of one collection that are erased at once, however small they are: each is a statement of
+/// its own, and all of them must be answered in time.
+const AT_ONCE: i64 = 64;
 /// About so many bytes of the log are rewritten at once.
 const BYTES_AT_ONCE: usize = 2 << 20;
 

@@ -102,7 +102,7 @@ pub(crate) enum Command {
     /// Brings the store of an earlier version to this one, or a copy of it.
     Migrate {
         config: Option<PathBuf>,
-        is_trial: bool,
+        is_dry_run: bool,
     },
     /// Brings a backup back.
     Restore {
@@ -154,7 +154,7 @@ struct Given {
     /// Options with a value, by name; the last one of a name counts.
     values: BTreeMap<&'static str, OsString>,
     json: bool,
-    is_trial: bool,
+    is_dry_run: bool,
 }
 
 /// Reads the arguments after the program's name.
@@ -174,7 +174,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
                 given.values.insert(name, parser.value()?);
             }
             (None, Arg::Long("json")) => given.json = true,
-            (None, Arg::Long("dry-run")) => given.is_trial = true,
+            (None, Arg::Long("dry-run")) => given.is_dry_run = true,
             (None, Arg::Long("version") | Arg::Short('V')) => return Ok(Command::Version),
             (None, Arg::Long("help") | Arg::Short('h')) => return Ok(Command::Help),
             (None, Arg::Value(word)) => given.words.push(word.string()?),
@@ -212,7 +212,7 @@ impl Given {
             "import" => Ok(Command::Import { config }),
             "migrate" => Ok(Command::Migrate {
                 config,
-                is_trial: self.is_trial,
+                is_dry_run: self.is_dry_run,
             }),
             "restore" => Ok(Command::Restore {
                 config,
@@ -248,7 +248,7 @@ impl Given {
                 "--json goes with actors, supervision, operators, oauth, encryption and analytics",
             );
         }
-        if self.is_trial && command != "migrate" {
+        if self.is_dry_run && command != "migrate" {
             return Err("--dry-run goes with migrate");
         }
         Ok(())

@@ -292,15 +292,15 @@ pub fn import(config: &Config) -> Result<(), RunError> {
     Ok(moving::import(config)?)
 }
 
-/// Brings the store to the version of this binary, or tries that out on a copy and changes nothing; true
+/// Brings the store to the version of this binary, or does a dry run, which changes a copy only; true
 /// where nothing is wrong.
 ///
 /// # Errors
 /// A server uses the store, it is of a newer version, or it can't be written.
-pub fn migrate(config: &Config, is_trial: bool) -> Result<bool, RunError> {
+pub fn migrate(config: &Config, is_dry_run: bool) -> Result<bool, RunError> {
     log::start(&config.log);
     config.bounds.clone().set();
-    Ok(migrating::migrate(&config.store, is_trial).map_err(NotOpened::Store)?)
+    Ok(migrating::migrate(&config.store, is_dry_run).map_err(NotOpened::Store)?)
 }
 
 /// Brings a backup back into a folder, and prints what to do with it; true where it is sound.

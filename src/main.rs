@@ -53,8 +53,8 @@ fn main() -> ExitCode {
         Command::Import { config } => with_settings(config, |settings| {
             colloquy::import(&settings.config).map(|()| true)
         }),
-        Command::Migrate { config, is_trial } => with_settings(config, |settings| {
-            colloquy::migrate(&settings.config, is_trial)
+        Command::Migrate { config, is_dry_run } => with_settings(config, |settings| {
+            colloquy::migrate(&settings.config, is_dry_run)
         }),
         Command::Restore { config, what } => with_settings(config, |settings| {
             colloquy::restore(&settings.config, &what)

@@ -215,16 +215,20 @@ impl Customers<'_> {
                 let reply = Reply::see_other(HERE);
                 Ok(session::say(self.visit, reply, "The customer is deleted."))
             }
-            Err(problem) if problem.is_refusal() => {
-                let shown = Shown {
-                    form: Form::default(),
-                    problem: Some(problem),
-                };
-                let page = self.one(id, &shown).await?;
-                Ok(page.refused())
-            }
-            Err(problem) => Err(problem),
+            Err(problem) => self.refused(id, problem).await,
         }
+    }
+
+    /// The customer's page once more, with why a button on it was refused.
+    async fn refused(&self, id: &str, problem: Problem) -> Result<Reply, Problem> {
+        if !problem.is_refusal() {
+            return Err(problem);
+        }
+        let shown = Shown {
+            form: Form::default(),
+            problem: Some(problem),
+        };
+        Ok(self.one(id, &shown).await?.refused())
     }
 
     async fn erase(&self, id: &str) -> Result<Reply, Problem> {
@@ -241,15 +245,7 @@ impl Customers<'_> {
                 );
                 Ok(session::say(self.visit, Reply::see_other(HERE), &words))
             }
-            Err(problem) if problem.is_refusal() => {
-                let shown = Shown {
-                    form: Form::default(),
-                    problem: Some(problem),
-                };
-                let page = self.one(id, &shown).await?;
-                Ok(page.refused())
-            }
-            Err(problem) => Err(problem),
+            Err(problem) => self.refused(id, problem).await,
         }
     }
 

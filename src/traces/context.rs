@@ -46,7 +46,7 @@ pub(super) fn trace_of(request_id: &str) -> u128 {
     })
 }
 
-/// The identifier of the request itself as a step.
+/// The identifier of the request itself as a span.
 pub(super) fn span_of(request_id: &str) -> u64 {
     let [_, span] = hashed(request_id);
     // The half that is left has as much chance.

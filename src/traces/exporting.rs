@@ -1,4 +1,4 @@
-//! The thread that sends recorded steps to a collector, as OTLP over HTTP.
+//! The thread that sends recorded spans to a collector, as OTLP over HTTP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use colloquy_actors::system::System;
 use colloquy_model::position::Position;
-use colloquy_runtime::traces::Step;
+use colloquy_runtime::traces::Span;
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -23,17 +23,17 @@ use crate::courier::{CourierError, tls};
 
 /// How long a collector may take for what it is sent.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Steps that are sent at once.
+/// Spans that are sent at once.
 const BATCH: usize = 512;
 /// How long one waits for others.
 const GATHER: Duration = Duration::from_secs(1);
 
 /// What the thread is told.
-pub(super) enum Told {
-    /// A step of a request that is recorded.
+pub(super) enum Message {
+    /// A span of a request that is recorded.
     Span(Box<SpanData>),
-    /// A step that follows from what was committed at this position.
-    Behind(Position, Step),
+    /// A span that follows from what was committed at this position.
+    Behind(Position, Span),
     /// Somebody waits until all that came before is sent.
     Flush(oneshot::Sender<()>),
 }
@@ -111,7 +111,7 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Goes on until nobody records any more.
-    pub(super) async fn send_all(&self, told: &mut mpsc::Receiver<Told>) {
+    pub(super) async fn send_all(&self, told: &mut mpsc::Receiver<Message>) {
         let mut is_away = false;
         while let Some(first) = told.recv().await {
             let mut batch = Vec::new();
@@ -136,15 +136,19 @@ impl Sender {
     }
 
     /// Adds to the batch; gives who waits until it is sent.
-    async fn take(&self, told: Told, batch: &mut Vec<SpanData>) -> Option<oneshot::Sender<()>> {
-        match told {
-            Told::Span(span) => batch.push(*span),
-            Told::Flush(waiting) => return Some(waiting),
-            Told::Behind(position, step) => {
-                // Of what can't be read now there is no trace: it is one step of a few.
+    async fn take(
+        &self,
+        message: Message,
+        batch: &mut Vec<SpanData>,
+    ) -> Option<oneshot::Sender<()>> {
+        match message {
+            Message::Span(span) => batch.push(*span),
+            Message::Flush(waiting) => return Some(waiting),
+            Message::Behind(position, span) => {
+                // Of what can't be read now there is no trace: it is one span of a few.
                 let request = self.system.request_at(position).await.ok().flatten();
                 let traced = request.and_then(|request| self.recording.traced(&request));
-                batch.extend(traced.map(|trace| span::of_step(trace, step)));
+                batch.extend(traced.map(|trace| span::of_span(trace, span)));
             }
         }
         None

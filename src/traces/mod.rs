@@ -2,7 +2,7 @@
 //! OpenTelemetry collector where `[traces]` names one.
 //!
 //! - `context.rs` which requests, and under which identifiers
-//! - `span.rs` steps as OpenTelemetry has them
+//! - `span.rs` spans as OpenTelemetry has them
 //! - `exporting.rs` the thread that sends them
 
 mod context;
@@ -19,18 +19,18 @@ use colloquy_actors::metrics::MetricsWriter;
 use colloquy_actors::system::System;
 use colloquy_model::position::Position;
 use colloquy_runtime::threads::BackgroundThread;
-use colloquy_runtime::traces::{Recorder, Step, Trace, record_by};
+use colloquy_runtime::traces::{Recorder, Span, Trace, record_by};
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::ExporterBuildError;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use self::exporting::{Sender, Told};
+use self::exporting::{Message, Sender};
 use self::span::AnsweredRequest;
 use crate::config;
 use crate::courier::CourierError;
 
-/// Steps that wait to be sent. What comes beyond them is lost, and counted.
+/// Spans that wait to be sent. What comes beyond them is lost, and counted.
 const QUEUE: usize = 8_192;
 /// Traced requests that are remembered, so that deliveries of their events are found to be of the same
 /// trace.
@@ -70,13 +70,13 @@ pub(crate) struct TracedRequest {
 /// What is recorded, and what becomes of it.
 pub(super) struct Recording {
     ratio: f64,
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<Message>,
     remembered: Mutex<Remembered>,
     sent: AtomicU64,
     lost: AtomicU64,
 }
 
-/// The latest traced requests: where their steps belong.
+/// The latest traced requests: where their spans belong.
 #[derive(Default)]
 struct Remembered {
     traces: HashMap<Arc<str>, Trace>,
@@ -138,7 +138,7 @@ impl Traces {
                 .sampled(request_id)
                 .map(|id| Trace { id, parent: 0 }),
         }?;
-        // A caller may name several requests alike, which are different steps all the same.
+        // A caller may name several requests alike, which are different spans all the same.
         let id = match request_id.starts_with("req_") {
             true => context::span_of(request_id),
             false => colloquy_model::random::u64(),
@@ -164,7 +164,7 @@ impl Traces {
             if self
                 .recording
                 .queue
-                .send(Told::Flush(waiting))
+                .send(Message::Flush(waiting))
                 .await
                 .is_ok()
             {
@@ -203,7 +203,7 @@ impl TracedRequest {
             status,
             attributes,
         });
-        self.recording.tell(Told::Span(Box::new(span)));
+        self.recording.tell(Message::Span(Box::new(span)));
     }
 }
 
@@ -214,7 +214,7 @@ impl Recording {
         context::is_sampled(trace, self.ratio).then_some(trace)
     }
 
-    /// Where the steps of a request belong: of one that is remembered, where it said; of others, where
+    /// Where the spans of a request belong: of one that is remembered, where it said; of others, where
     /// whichever node has recorded it would have said.
     fn traced(&self, request_id: &str) -> Option<Trace> {
         let remembered = self.remembered.lock().traces.get(request_id).copied();
@@ -226,8 +226,8 @@ impl Recording {
         })
     }
 
-    fn tell(&self, told: Told) {
-        if self.queue.try_send(told).is_err() {
+    fn tell(&self, message: Message) {
+        if self.queue.try_send(message).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -238,13 +238,13 @@ impl Recorder for Recording {
         self.remembered.lock().traces.get(request_id).copied()
     }
 
-    fn record(&self, trace: Trace, step: Step) {
-        let span = span::of_step(trace, step);
-        self.tell(Told::Span(Box::new(span)));
+    fn record(&self, trace: Trace, span: Span) {
+        let span = span::of_span(trace, span);
+        self.tell(Message::Span(Box::new(span)));
     }
 
-    fn record_behind(&self, position: Position, step: Step) {
-        self.tell(Told::Behind(position, step));
+    fn record_behind(&self, position: Position, span: Span) {
+        self.tell(Message::Behind(position, span));
     }
 }
 

@@ -1,8 +1,8 @@
-//! Steps as OpenTelemetry's spans.
+//! Spans as OpenTelemetry's spans.
 
 use std::time::{Duration, SystemTime};
 
-use colloquy_runtime::traces::{Step, Trace};
+use colloquy_runtime::traces::{Span, Trace};
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };
@@ -13,7 +13,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 pub(super) struct AnsweredRequest {
     pub(super) trace: Trace,
     pub(super) id: u64,
-    /// Whether the step above it is another program's.
+    /// Whether the span above it is another program's.
     pub(super) is_called: bool,
     pub(super) begun: SystemTime,
     pub(super) took: Duration,
@@ -38,23 +38,23 @@ pub(super) fn of_request(request: AnsweredRequest) -> SpanData {
     }
 }
 
-/// A step of one as a span.
-pub(super) fn of_step(trace: Trace, step: Step) -> SpanData {
-    let attributes = step.attributes.into_iter();
+/// A span of one as a span.
+pub(super) fn of_span(trace: Trace, span: Span) -> SpanData {
+    let attributes = span.attributes.into_iter();
     SpanData {
-        span_kind: match step.name {
+        span_kind: match span.name {
             "deliver" => SpanKind::Client,
             _ => SpanKind::Internal,
         },
-        name: step.name.into(),
+        name: span.name.into(),
         attributes: attributes
             .map(|(name, value)| KeyValue::new(name, value))
             .collect(),
-        status: match step.has_failed {
+        status: match span.has_failed {
             true => Status::error(""),
             false => Status::Unset,
         },
-        ..bare(trace, step.id, (step.begun, step.took))
+        ..bare(trace, span.id, (span.begun, span.took))
     }
 }
 

@@ -17,9 +17,9 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use super::{ObjectError, Objects};
 
 /// How long the storage may take to take a connection.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may say nothing. A whole file may take longer, in either direction.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often, and for how long, a request is sent again that the storage did not do. Somebody waits
 /// for it.
 const RETRIES: usize = 3;
@@ -168,8 +168,8 @@ impl Location {
         let http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
         let client = ClientOptions::new()
             .with_allow_http(http)
-            .with_connect_timeout(CONNECT_MAX)
-            .with_read_timeout(SILENCE_MAX)
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_read_timeout(READ_TIMEOUT)
             .with_timeout_disabled();
         let retry = RetryConfig {
             max_retries: RETRIES,

@@ -19,7 +19,7 @@ use super::placement::Placement;
 use super::policy::Policy;
 use super::registry::{Enqueued, Registry, Turnover};
 use super::sweeper;
-use super::traces::{self, Running};
+use super::traces::{self, OpenSpan};
 
 /// An entity was not passivated, because it held a command all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,19 +57,19 @@ impl<E: Entity> Directory<E> {
         command: C,
     ) -> Result<C::Reply, AskError<E::Refusal>> {
         let trace = command.request_id().and_then(traces::trace_of);
-        let step = trace.map(|trace| Running::begin(trace, "ask"));
-        let inside = step.as_ref().map(Running::inside);
+        let span = trace.map(|trace| OpenSpan::begin(trace, "ask"));
+        let inside = span.as_ref().map(OpenSpan::inside);
         let answer = match self.registry.enqueue(id, command, inside) {
             Ok(Enqueued { reply, deadline }) => reply.until(deadline).await,
             Err(error) => Err(error),
         };
-        if let Some(step) = step {
+        if let Some(span) = span {
             let failed = answer.as_ref().is_err_and(AskError::is_failure);
             let attributes = vec![
                 ("actor.kind", E::KIND.to_owned()),
                 ("actor.id", id.to_string()),
             ];
-            step.end(failed, attributes);
+            span.end(failed, attributes);
         }
         if let Err(AskError::Unavailable {
             cause: Cause::TimedOut,

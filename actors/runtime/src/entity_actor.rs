@@ -19,7 +19,7 @@ use super::journal::{CommitFailure, Incarnation, LoadError};
 use super::metrics::{Histogram, Metrics, count};
 use super::pending_commit::{Applied, PendingCommit};
 use super::request::{Answer, Phase, Request, Responder};
-use super::traces::Running;
+use super::traces::OpenSpan;
 
 /// The actor of one entity: it holds the copy in memory while one is loaded.
 pub(super) struct EntityActor<E: Entity> {
@@ -243,10 +243,10 @@ impl<E: Entity> EntityActor<E> {
         self.end_phase(&mut responder, |metrics| &metrics.waiting);
         self.crash_if_drilled();
         let trace = responder.trace.as_deref();
-        let step = trace.map(|trace| Running::begin(*trace, "decide"));
+        let span = trace.map(|trace| OpenSpan::begin(*trace, "decide"));
         let decision = command.decide(entity, found, Timestamp::now());
-        if let Some(step) = step {
-            step.end(false, Vec::new());
+        if let Some(span) = span {
+            span.end(false, Vec::new());
         }
         self.handle.count_handled();
         self.carry_out(decision, responder, ctx);

@@ -6,7 +6,7 @@ use super::entity::Entity;
 use super::journal::{CommitFailure, Incarnation};
 use super::metrics::{Restart, count};
 use super::request::{Phase, Responder};
-use super::traces::Running;
+use super::traces::OpenSpan;
 use colloquy_model::sequence::Sequence;
 
 /// What waits for one commit. If the journal drops it, the outcome counts as unknown.
@@ -16,7 +16,7 @@ pub(super) struct PendingCommit<E: Entity, R: Send + 'static> {
     applied: Applied,
     /// The revision that the commit makes durable.
     revision: Sequence,
-    step: Option<Box<Running>>,
+    span: Option<Box<OpenSpan>>,
 }
 
 /// Whether the entity in memory has already taken the change that the commit carries.
@@ -39,9 +39,9 @@ impl<E: Entity, R: Send + 'static> PendingCommit<E, R> {
             handle.commit_begun();
         }
         let trace = responder.trace.as_deref();
-        let step = trace.map(|trace| Box::new(Running::begin(*trace, "commit")));
+        let span = trace.map(|trace| Box::new(OpenSpan::begin(*trace, "commit")));
         Self {
-            step,
+            span,
             responder: Some(responder),
             incarnation,
             applied,
@@ -55,9 +55,9 @@ impl<E: Entity, R: Send + 'static> PendingCommit<E, R> {
         let Some(responder) = self.responder.take() else {
             return;
         };
-        if let Some(step) = self.step.take() {
+        if let Some(span) = self.span.take() {
             let failed = !matches!(outcome, Ok(()) | Err(CommitFailure::Violated(_)));
-            step.end(failed, Vec::new());
+            span.end(failed, Vec::new());
         }
         let answer = match outcome {
             Ok(()) => {

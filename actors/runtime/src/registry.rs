@@ -122,7 +122,7 @@ struct EnqueueContext<'a> {
     now_ms: u64,
     /// The hash of the entity's id.
     hash: u64,
-    /// Where its steps are recorded, where it is traced.
+    /// Where its spans are recorded, where it is traced.
     trace: Option<Trace>,
 }
 

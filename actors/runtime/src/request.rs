@@ -25,7 +25,7 @@ pub(super) struct Request<E: Entity, C: Command<E>> {
 }
 
 /// Makes the two ends of a request. `sample` is set for those whose times are measured, `trace` for
-/// those whose steps are recorded.
+/// those whose spans are recorded.
 pub(super) fn request_channel<E: Entity, C: Command<E>>(
     command: C,
     permit: MailboxPermit<E>,
@@ -57,7 +57,7 @@ pub(super) struct Responder<E: Entity, R: Send + 'static> {
     pub(super) phase: Phase,
     /// Set for the one in sixteen whose times are measured: the start of the current phase.
     pub(super) sample: Option<Instant>,
-    /// Where the steps are recorded of the few that are traced.
+    /// Where the spans are recorded of the few that are traced.
     pub(super) trace: Option<Box<Trace>>,
     permit: Option<MailboxPermit<E>>,
 }

@@ -1,4 +1,4 @@
-//! The steps of a request, told to whoever records traces: nobody, until a recorder is installed.
+//! The spans of a request, told to whoever records traces: nobody, until a recorder is installed.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,18 +7,18 @@ use colloquy_model::position::Position;
 
 static RECORDER: OnceLock<Arc<dyn Recorder>> = OnceLock::new();
 
-/// Where a step belongs, in the terms of W3C Trace Context.
+/// Where a span belongs, in the terms of W3C Trace Context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trace {
     /// The trace of the whole request.
     pub id: u128,
-    /// The step above.
+    /// The span of which those that belong here are parts.
     pub parent: u64,
 }
 
-/// A step that has ended.
+/// A span that has ended: something that was done for a request.
 #[derive(Debug)]
-pub struct Step {
+pub struct Span {
     /// What was done.
     pub name: &'static str,
     /// Its own identifier, under which others may stand.
@@ -33,20 +33,20 @@ pub struct Step {
     pub attributes: Vec<(&'static str, String)>,
 }
 
-/// Records the steps of some requests. None of its methods may block.
+/// Records the spans of some requests. None of its methods may block.
 pub trait Recorder: Send + Sync + 'static {
     /// The trace of a request; none where it is not recorded.
     fn trace_of(&self, request_id: &str) -> Option<Trace>;
 
-    /// A step of such a request has ended.
-    fn record(&self, trace: Trace, step: Step);
+    /// A span of such a request has ended.
+    fn record(&self, trace: Trace, span: Span);
 
-    /// A step has ended that follows from what was committed at this position. Which request that was,
+    /// A span has ended that follows from what was committed at this position. Which request that was,
     /// and whether it is recorded, is for the recorder to find out.
-    fn record_behind(&self, position: Position, step: Step);
+    fn record_behind(&self, position: Position, span: Span);
 }
 
-/// Lets steps be recorded from now on, until the process ends. The first recorder stays.
+/// Lets spans be recorded from now on, until the process ends. The first recorder stays.
 pub fn record_by(recorder: Arc<dyn Recorder>) {
     let _ = RECORDER.set(recorder);
 }
@@ -56,16 +56,16 @@ pub(crate) fn trace_of(request_id: &str) -> Option<Trace> {
     RECORDER.get()?.trace_of(request_id)
 }
 
-/// Tells of a step that follows from what was committed at this position.
-pub fn record_behind(position: Position, step: impl FnOnce() -> Step) {
+/// Tells of a span that follows from what was committed at this position.
+pub fn record_behind(position: Position, span: impl FnOnce() -> Span) {
     if let Some(recorder) = RECORDER.get() {
-        recorder.record_behind(position, step());
+        recorder.record_behind(position, span());
     }
 }
 
-/// A step that goes on. Dropped before its end, it is not recorded.
+/// A span that goes on. Dropped before its end, it is not recorded.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct OpenSpan {
     trace: Trace,
     name: &'static str,
     id: u64,
@@ -73,9 +73,9 @@ pub(crate) struct Running {
     since: Instant,
 }
 
-impl Running {
+impl OpenSpan {
     pub(crate) fn begin(trace: Trace, name: &'static str) -> Self {
-        Running {
+        OpenSpan {
             trace,
             name,
             id: colloquy_model::random::u64(),
@@ -84,7 +84,7 @@ impl Running {
         }
     }
 
-    /// Where steps belong that are parts of it.
+    /// Where spans belong that are parts of it.
     pub(crate) fn inside(&self) -> Trace {
         Trace {
             parent: self.id,
@@ -96,7 +96,7 @@ impl Running {
         let Some(recorder) = RECORDER.get() else {
             return;
         };
-        let step = Step {
+        let span = Span {
             name: self.name,
             id: self.id,
             begun: self.begun,
@@ -104,6 +104,6 @@ impl Running {
             has_failed,
             attributes,
         };
-        recorder.record(self.trace, step);
+        recorder.record(self.trace, span);
     }
 }

@@ -19,7 +19,7 @@ use colloquy_model::attempt::Attempt;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::event::Event;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::traces::{self, Step};
+use colloquy_runtime::traces::{self, Span};
 
 /// A courier that does not come back is not waited for: its own time, and this.
 const GRACE: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ impl AttemptRunner {
                 Ok(Some(event)) => {
                     let request = SignedRequest::new(&endpoint, &event, attempt.attempt);
                     let mut made = request.post(&*courier, timeout).await;
-                    traces::record_behind(event.position, || step(&endpoint, &made));
+                    traces::record_behind(event.position, || span(&endpoint, &made));
                     // It may repeat what was sent.
                     if let Ok(reply) = &mut made.reply {
                         let answer = std::mem::take(&mut reply.answer);
@@ -170,13 +170,13 @@ impl AttemptRunner {
     }
 }
 
-/// An attempt as a step of the request that the event is of.
-fn step(endpoint: &Endpoint, made: &Made) -> Step {
+/// An attempt as a span of the request that the event is of.
+fn span(endpoint: &Endpoint, made: &Made) -> Span {
     let status = made.reply.as_ref().ok().map(|reply| reply.status);
     let attempt = ("delivery.attempt", made.attempt.to_string());
     let mut attributes = vec![("webhook.id", endpoint.id.to_string()), attempt];
     attributes.extend(status.map(|status| ("http.response.status_code", status.to_string())));
-    Step {
+    Span {
         name: "deliver",
         id: colloquy_model::random::u64(),
         begun: SystemTime::UNIX_EPOCH + Duration::from_millis(made.began.0.unsigned_abs()),

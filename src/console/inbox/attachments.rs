@@ -1,17 +1,16 @@
 //! Files of the open conversation: one that is dropped into an answer becomes a message of its own, and
 //! those of messages are shown here, where a browser is signed in.
 
+use colloquy_actors::attachments::is_shown;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::super::figures::bytes;
 use super::super::parts::{number, text};
 use super::super::reply::Reply;
 use super::super::session::Session;
 use super::{HERE, Inbox, messages};
 use crate::http::{BodyReader, Problem, Request, Verb};
-
-/// The media types of images that browsers show safely (`actors/src/attachments/sniffing.rs`).
-const SHOWN: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Takes the file that is the request's body, and sends it as a message. Under the same key both are
 /// done once.
@@ -30,7 +29,7 @@ pub(super) async fn send(
         ..Request::get("/v1/attachments")
     };
     let made = inbox.session.upload(upload, body).await?.body;
-    let kind = match SHOWN.contains(&text(&made, "content_type")) {
+    let kind = match is_shown(text(&made, "content_type")) {
         true => "image",
         false => "file",
     };
@@ -55,13 +54,13 @@ pub(super) async fn show(session: &Session, id: &str) -> Result<Reply, Problem> 
 /// An attachment as it is shown in its message.
 pub(super) fn attachment(attachment: &Value) -> Markup {
     let at = format!("{HERE}/attachments/{}", text(attachment, "attachment_id"));
-    let name = name(attachment);
+    let (name, is_image) = (name(attachment), is_shown(text(attachment, "content_type")));
     html! {
-        @if SHOWN.contains(&text(attachment, "content_type")) {
+        @if is_image {
             a.picture href=(at) target="_blank" rel="noopener" { img src=(at) alt=(name) loading="lazy"; }
         }
-        p.words { a href=(at) download[!SHOWN.contains(&text(attachment, "content_type"))] target="_blank" rel="noopener" dir="auto" { (name) }
-            " " span.faint { (size(number(attachment, "bytes"))) } }
+        p.words { a href=(at) download[!is_image] target="_blank" rel="noopener" dir="auto" { (name) }
+            " " span.faint { (bytes(number(attachment, "bytes"))) } }
     }
 }
 
@@ -70,14 +69,5 @@ pub(super) fn name(attachment: &Value) -> &str {
     match text(attachment, "filename") {
         "" => "File",
         name => name,
-    }
-}
-
-/// How large a file is, for people.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{} KB", bytes / 1_000),
-        _ => format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10),
     }
 }

@@ -1,5 +1,5 @@
 //! Brings a file of an earlier version to this one before a server starts on it, a step for each
-//! version; and tries that out on a copy.
+//! version; and does the same to a copy (a dry run).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct Migration {
 }
 
 /// A copy of a file, which goes when this is dropped.
-pub struct Trial {
+pub struct DryRun {
     /// Its way to this version.
     pub migration: Migration,
     /// Keeps others from the file that it is a copy of.
@@ -49,11 +49,11 @@ impl Migration {
         self.version
     }
 
-    /// What each step that is left brings.
+    /// What the version of each step that is left has, for people.
     #[must_use]
     pub fn steps(&self) -> Vec<&'static str> {
         let left = MIGRATIONS.iter().skip(self.version);
-        left.map(|migration| migration.brings).collect()
+        left.map(|migration| migration.description).collect()
     }
 
     /// Takes the next step, whole or not at all; whether there was one.
@@ -70,7 +70,7 @@ impl Migration {
     }
 }
 
-impl Trial {
+impl DryRun {
     /// Copies the file beside it. The file itself is only read.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Trial {
     pub fn of(path: &Path) -> Result<Self, OpenError> {
         let original = locked(path)?;
         let mut copy = path.as_os_str().to_owned();
-        copy.push(".trial");
+        copy.push(".dry-run");
         let copy = PathBuf::from(copy);
         remove(&copy);
         let source = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -91,7 +91,7 @@ impl Trial {
             remove(&copy);
             return Err(error.into());
         }
-        Ok(Trial {
+        Ok(DryRun {
             migration: Migration::of(&copy)?,
             _original: original,
         })
@@ -102,7 +102,7 @@ impl Trial {
     /// # Errors
     /// It can't be read.
     pub fn check(self) -> Result<Vec<Finding>, OpenError> {
-        let Trial {
+        let DryRun {
             migration,
             _original,
         } = self;
@@ -121,7 +121,7 @@ fn locked(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Removes a copy; one that stays is removed by the next trial.
+/// Removes a copy; one that stays is removed by the next dry run.
 fn remove(copy: &Path) {
     let mut beside = copy.as_os_str().to_owned();
     beside.push("-shm");

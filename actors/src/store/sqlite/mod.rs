@@ -86,7 +86,7 @@ use rusqlite::OpenFlags;
 pub use chain::SqliteChain;
 pub use check::{attachments, check};
 pub use file::OpenError;
-pub use migrating::{Migration, Trial};
+pub use migrating::{DryRun, Migration};
 pub use store_key::use_key_of;
 pub use transfer::SqliteTransfer;
 

@@ -8,63 +8,63 @@ use super::file::OpenError;
 /// One for each version, in order; a file's `user_version` is how many of them it has had.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
-        brings: "conversations, messages and records",
+        description: "conversations, messages and records",
         script: V1,
     },
     Migration {
-        brings: "the feed by account, webhooks and timers",
+        description: "the feed by account, webhooks and timers",
         script: V2,
     },
     Migration {
-        brings: "documents and their versions",
+        description: "documents and their versions",
         script: V3,
     },
     Migration {
-        brings: "uses of share links",
+        description: "uses of share links",
         script: V4,
     },
     Migration {
-        brings: "messages' edits by number, redactions",
+        description: "messages' edits by number, redactions",
         script: V5,
     },
     Migration {
-        brings: "where comments stand",
+        description: "where comments stand",
         script: V6,
     },
     Migration {
-        brings: "what was done to documents, by kind",
+        description: "what was done to documents, by kind",
         script: V7,
     },
     Migration {
-        brings: "what came out of another store",
+        description: "what came out of another store",
         script: V8,
     },
     Migration {
-        brings: "the audit trail",
+        description: "the audit trail",
         script: V9,
     },
     Migration {
-        brings: "nonces of signed requests",
+        description: "nonces of signed requests",
         script: V10,
     },
     Migration {
-        brings: "the end of the audit trail's chain",
+        description: "the end of the audit trail's chain",
         script: V11,
     },
     Migration {
-        brings: "the store key",
+        description: "the store key",
         script: V12,
     },
     Migration {
-        brings: "figures of conversations",
+        description: "figures of conversations",
         script: V13,
     },
     Migration {
-        brings: "what accounts used",
+        description: "what accounts used",
         script: V14,
     },
     Migration {
-        brings: "bytes of texts",
+        description: "bytes of texts",
         script: V15,
     },
 ];
@@ -72,7 +72,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 /// What makes a file of one version one of the next.
 pub(super) struct Migration {
     /// What the next version has, for people.
-    pub(super) brings: &'static str,
+    pub(super) description: &'static str,
     pub(super) script: &'static str,
 }
 

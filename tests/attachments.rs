@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use crate::support::attachments::{content_of, uploaded};
 use crate::support::clock::Clock;
 use crate::support::files;
 use crate::support::server::{Server, Setup};
@@ -17,8 +18,8 @@ use crate::support::{Answer, Client, account, until};
 const SOON: Duration = Duration::from_secs(30);
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand what follows";
 
-/// Uploads a file as a body.
-async fn uploaded(c: &Client, name: &str, kind: &str, content: &[u8]) -> Answer {
+/// Uploads a file that its sender calls this.
+async fn sent_as(c: &Client, name: &str, kind: &str, content: &[u8]) -> Answer {
     let disposition = format!("attachment; filename=\"{name}\"");
     c.call("POST", "/v1/attachments")
         .with("content-type", kind)
@@ -27,17 +28,8 @@ async fn uploaded(c: &Client, name: &str, kind: &str, content: &[u8]) -> Answer 
         .await
 }
 
-async fn made(c: &Client, content: &[u8]) -> String {
-    let made = uploaded(c, "a.txt", "text/plain", content).await;
-    made.expect(201).id("attachment_id")
-}
-
 fn at(attachment: &str) -> String {
     format!("/v1/attachments/{attachment}")
-}
-
-fn content_of(attachment: &str) -> String {
-    format!("/v1/attachments/{attachment}/content")
 }
 
 async fn send(c: &Client, conversation: &str, attachment: &str) -> Answer {
@@ -57,7 +49,7 @@ fn files(server: &Server) -> Vec<PathBuf> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_uploaded_shown_and_read() {
     let c = account().await.test();
-    let made = uploaded(&c, "naïve \u{201c}a\u{201d}.html", "text/html", b"<html>").await;
+    let made = sent_as(&c, "naïve \u{201c}a\u{201d}.html", "text/html", b"<html>").await;
     let made = made.expect(201);
     let id = made.id("attachment_id");
     assert_eq!(made.header("location"), at(&id));
@@ -157,18 +149,18 @@ async fn what_is_refused_names_what_is_wrong() {
     c.call("POST", "/v1/attachments")
         .await
         .error(400, "invalid_request", "");
-    let wrong = uploaded(&c, "a", "nothing", b"x").await;
+    let wrong = sent_as(&c, "a", "nothing", b"x").await;
     wrong.error(400, "invalid_request", "Content-Type");
     let long = "a".repeat(501);
-    let wrong = uploaded(&c, &long, "text/plain", b"x").await;
+    let wrong = sent_as(&c, &long, "text/plain", b"x").await;
     wrong.error(400, "invalid_request", "Content-Disposition");
     let large = vec![0; 26_214_401];
-    uploaded(&c, "a", "text/plain", &large)
+    sent_as(&c, "a", "text/plain", &large)
         .await
         .error(413, "payload_too_large", "");
     let conversation = c.conversation().await;
     let messages = format!("/v1/conversations/{conversation}/messages");
-    let id = made(&c, b"x").await;
+    let id = uploaded(&c, b"x").await;
     for (message, field) in [
         (json!({"attachment_id": id}), "attachment_id"),
         (json!({"type": "file"}), "content"),
@@ -197,7 +189,7 @@ async fn what_is_refused_names_what_is_wrong() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_called_an_image_that_is_none_is_a_download() {
     let c = account().await.test();
-    let made = uploaded(&c, "a.png", "image/png", b"<html><script>")
+    let made = sent_as(&c, "a.png", "image/png", b"<html><script>")
         .await
         .expect(201);
     assert_eq!(made["content_type"], "application/octet-stream");
@@ -212,7 +204,7 @@ async fn a_file_called_an_image_that_is_none_is_a_download() {
 /// Reads parts of one file, as clients that go on with a download do.
 async fn check_ranges(c: &Client) {
     let content: Vec<u8> = (0..200_003_u32).map(|at| (at % 251) as u8).collect();
-    let id = made(c, &content).await;
+    let id = uploaded(c, &content).await;
     let whole = c.get(&content_of(&id)).await.expect(200);
     assert_eq!(whole.bytes, content);
     assert_eq!(whole.header("accept-ranges"), "bytes");
@@ -265,7 +257,7 @@ async fn encrypted_where_texts_are_and_read_in_part_all_the_same() {
     let c = server.account().await.test();
     check_ranges(&c).await;
     let marker = b"a marker that nobody may find in any file";
-    let id = uploaded(&c, "a-marked-name.txt", "text/plain", marker)
+    let id = sent_as(&c, "a-marked-name.txt", "text/plain", marker)
         .await
         .expect(201);
     let read = c
@@ -283,7 +275,7 @@ async fn encrypted_where_texts_are_and_read_in_part_all_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_takes_a_file_and_no_other_message_does() {
     let c = account().await.test();
-    let id = made(&c, b"content").await;
+    let id = uploaded(&c, b"content").await;
     let (first, second) = (c.conversation().await, c.conversation().await);
     let (one, other) = tokio::join!(send(&c, &first, &id), send(&c, &second, &id));
     let (won, lost) = if one.status == 201 {
@@ -354,7 +346,7 @@ async fn repeated_under_its_key_an_upload_and_a_message_are_done_once() {
 async fn what_is_redacted_is_nobodys_and_its_bytes_go() {
     let mut server = Server::start();
     let c = server.account().await.test();
-    let id = made(&c, b"to be forgotten").await;
+    let id = uploaded(&c, b"to be forgotten").await;
     let conversation = c.conversation().await;
     let sent = send(&c, &conversation, &id).await.expect(201);
     let message = format!(
@@ -389,7 +381,7 @@ async fn who_may_see_it() {
         c.user("agent").await,
         c.user("admin").await,
     );
-    let id = made(&c.acting_for(&agent), b"content").await;
+    let id = uploaded(&c.acting_for(&agent), b"content").await;
     for (client, status) in [
         (c.clone(), 200),
         (c.acting_for(&agent), 200),
@@ -456,7 +448,7 @@ async fn kill_9_leaves_neither_bytes_without_a_record_nor_a_record_without_bytes
     let mut server = Server::start();
     let account = server.account().await;
     let c = account.test();
-    let (kept, taken) = (made(&c, b"kept").await, made(&c, b"taken").await);
+    let (kept, taken) = (uploaded(&c, b"kept").await, uploaded(&c, b"taken").await);
     let conversation = c.conversation().await;
     send(&c, &conversation, &taken).await.expect(201);
     let _half = half_an_upload(&c).await;
@@ -488,7 +480,7 @@ async fn kill_9_leaves_neither_bytes_without_a_record_nor_a_record_without_bytes
 async fn one_that_no_message_takes_within_a_day_goes() {
     let (mut server, clock) = Clock::start();
     let c = server.account().await.test();
-    let (left, taken) = (made(&c, b"left").await, made(&c, b"taken").await);
+    let (left, taken) = (uploaded(&c, b"left").await, uploaded(&c, b"taken").await);
     let conversation = c.conversation().await;
     send(&c, &conversation, &taken).await.expect(201);
     clock.ahead(23 * 60 + 50);
@@ -530,7 +522,7 @@ async fn a_large_upload_takes_no_memory_for_its_size() {
             / 1024
     };
     let before = peak();
-    let id = made(&c, &vec![1; 200_000_000]).await;
+    let id = uploaded(&c, &vec![1; 200_000_000]).await;
     let part = c
         .get(&content_of(&id))
         .with("range", "bytes=199999990-")

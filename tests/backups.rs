@@ -27,13 +27,13 @@ fn backed_up() -> Setup {
         .env("COLLOQUY__BACKUP__EVERY_HOURS", "0")
 }
 
-async fn begun(operator: &Client) -> Answer {
+pub(crate) async fn begun(operator: &Client) -> Answer {
     let begun = operator.post("/admin/v1/backups", json!({})).await;
     begun.expect(202)
 }
 
 /// A backup when it has ended.
-async fn ended(operator: &Client, backup: &Value) -> Answer {
+pub(crate) async fn ended(operator: &Client, backup: &Value) -> Answer {
     let at = format!("/admin/v1/backups/{}", backup.as_str().unwrap());
     until("the backup has ended", SOON, async || {
         let shown = operator.get(&at).await.expect(200);

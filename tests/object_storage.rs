@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::backups::{begun, ended};
+use crate::support::attachments::{content_of, upload, uploaded};
 use crate::support::client::no_tls;
 use crate::support::server::{Folder, Server};
 use crate::support::{Answer, Bucket, Client, process, unique, until};
@@ -14,25 +16,6 @@ const SOON: Duration = Duration::from_secs(60);
 /// 32 bytes in base64.
 const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const NONE: [PathBuf; 0] = [];
-
-async fn uploaded(c: &Client, name: &str, content: &[u8]) -> Answer {
-    let disposition = format!("attachment; filename=\"{name}\"");
-    c.call("POST", "/v1/attachments")
-        .with("content-disposition", &disposition)
-        .bytes(content)
-        .await
-}
-
-async fn made(c: &Client, content: &[u8]) -> String {
-    uploaded(c, "a.bin", content)
-        .await
-        .expect(201)
-        .id("attachment_id")
-}
-
-fn content_of(attachment: &str) -> String {
-    format!("/v1/attachments/{attachment}/content")
-}
 
 /// A message of a conversation of its own that has the attachment.
 async fn sent(c: &Client, attachment: &str) -> String {
@@ -49,7 +32,7 @@ fn large() -> Vec<u8> {
 }
 
 async fn check_reading(c: &Client, content: &[u8]) -> String {
-    let id = made(c, content).await;
+    let id = uploaded(c, content).await;
     let whole = c.get(&content_of(&id)).await.expect(200);
     assert!(whole.bytes == content);
     for (range, start, end) in [
@@ -70,7 +53,7 @@ async fn files_are_kept_in_the_bucket_and_go_with_their_message() {
     let c = server.account().await.test();
     let large = check_reading(&c, &large()).await;
     let words = unique("kept in a bucket");
-    let small = made(&c, words.as_bytes()).await;
+    let small = uploaded(&c, words.as_bytes()).await;
     assert_eq!(bucket.objects_with(&words).len(), 1);
     assert_eq!(bucket.objects().len(), 2);
     assert!(!server.work().join("data/objects").exists());
@@ -99,7 +82,7 @@ async fn encrypted_where_texts_are_nobody_is_led_to_them() {
     let c = server.account().await.test();
     check_reading(&c, &large()).await;
     let (words, name) = (unique("sealed words"), unique("a-name"));
-    let made = uploaded(&c, &name, words.as_bytes()).await.expect(201);
+    let made = upload(&c, &name, words.as_bytes()).await.expect(201);
     let read = c.get(&content_of(&made.id("attachment_id"))).await;
     assert_eq!(read.expect(200).bytes, words.as_bytes());
     assert_eq!(bucket.objects_with(&words), NONE);
@@ -115,9 +98,7 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so() {
     let account = server.account().await;
     let c = account.test();
     let words = unique("read at its source");
-    let made = uploaded(&c, "naïve.html", words.as_bytes())
-        .await
-        .expect(201);
+    let made = upload(&c, "naïve.html", words.as_bytes()).await.expect(201);
     let at = content_of(&made.id("attachment_id"));
     let led = c.get(&at).await.expect(303);
     let address = led.header("location").to_owned();
@@ -148,13 +129,10 @@ async fn while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes
     let mut bucket = Bucket::start();
     let mut server = bucket.setup().start();
     let c = server.account().await.test();
-    let (kept, words) = (made(&c, b"kept").await, unique("to be forgotten"));
-    let message = sent(&c, &made(&c, words.as_bytes()).await).await;
+    let (kept, words) = (uploaded(&c, b"kept").await, unique("to be forgotten"));
+    let message = sent(&c, &uploaded(&c, words.as_bytes()).await).await;
     bucket.close();
-    for refused in [
-        uploaded(&c, "a", b"x").await,
-        c.get(&content_of(&kept)).await,
-    ] {
+    for refused in [upload(&c, "a", b"x").await, c.get(&content_of(&kept)).await] {
         let refused = refused.error(503, "unavailable", "");
         assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");
     }
@@ -163,7 +141,7 @@ async fn while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes
     assert_eq!(bucket.objects_with(&words).len(), 1);
     bucket.open();
     assert_eq!(c.get(&content_of(&kept)).await.expect(200).bytes, b"kept");
-    made(&c, b"another").await;
+    uploaded(&c, b"another").await;
     until("the bytes are gone", SOON, async || {
         bucket.objects_with(&words).is_empty().then_some(())
     })
@@ -188,14 +166,9 @@ fn backed_up(bucket: &Bucket) -> Server {
 }
 
 /// A backup when it has ended.
-async fn ended(operator: &Client) -> Answer {
-    let begun = operator.post("/admin/v1/backups", json!({})).await;
-    let at = format!("/admin/v1/backups/{}", begun.expect(202).id("backup_id"));
-    until("the backup has ended", SOON, async || {
-        let shown = operator.get(&at).await;
-        (shown.status == 200 && shown["state"] != "running").then_some(shown)
-    })
-    .await
+async fn backup(operator: &Client) -> Answer {
+    let begun = begun(operator).await;
+    ended(operator, &begun["backup_id"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +182,7 @@ async fn backups_are_kept_in_the_bucket_and_restored_out_of_it() {
     c.message(&conversation, &words).await;
     let mut last = Value::Null;
     for _ in 0..3 {
-        let made = ended(&operator).await;
+        let made = backup(&operator).await;
         assert_eq!(
             (&made["state"], &made["verified"]),
             (&json!("finished"), &json!(true)),
@@ -256,12 +229,12 @@ async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made() {
     let mut bucket = Bucket::start();
     let mut server = backed_up(&bucket);
     let operator = server.operator();
-    ended(&operator).await;
+    backup(&operator).await;
     bucket.close();
     let refused = operator.post("/admin/v1/backups", json!({})).await;
     refused.error(503, "unavailable", "");
     bucket.open();
-    let made = ended(&operator).await;
+    let made = backup(&operator).await;
     assert_eq!(made["state"], "finished", "{made}");
     server.term();
     server.assert_sound();

@@ -208,6 +208,20 @@ async fn a_collector_that_is_away_costs_traces_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_collector_is_shown_the_authorization_that_the_settings_give() {
+    let collector = Receiver::start().await;
+    let server = Setup::default()
+        .env("COLLOQUY__TRACES__ENDPOINT", &collector.url())
+        .env("COLLOQUY__TRACES__RATIO", "1")
+        .env("COLLOQUY__TRACES__AUTHORIZATION", "Bearer of-the-collector")
+        .start();
+    server.account().await;
+    let sent = collector.wait_for(1).await;
+    assert_eq!(sent[0].header("authorization"), "Bearer of-the-collector");
+    assert_eq!(sent[0].header("content-type"), "application/x-protobuf");
+}
+
+#[tokio::test]
 async fn settings_that_can_not_be_used_are_refused_by_name() {
     for (name, value) in [
         ("ENDPOINT", "127.0.0.1:4318"),

@@ -56,7 +56,7 @@ async fn files_are_chosen_dropped_and_pasted_into_an_answer() {
     browser
         .shows("#messages article.is-mine", "naïve (1).html")
         .await;
-    browser.shows("#messages article.is-mine", "46 bytes").await;
+    browser.shows("#messages article.is-mine", "46 B").await;
 
     let drop = format!(
         "{TRANSFER} document.querySelector('.thread').dispatchEvent(new DragEvent('drop', {{ dataTransfer: transfer, bubbles: true, cancelable: true }}))"
@@ -185,7 +185,7 @@ async fn a_file_comes_from_a_page_of_ours_and_is_sent_once() {
         shown.push(sent.text().await.unwrap());
     }
     assert_eq!(messages(&account, &id).await.len(), 1);
-    assert!(shown[0].contains("4 bytes"), "{}", shown[0]);
+    assert!(shown[0].contains("4 B"), "{}", shown[0]);
     let large = post("third", &token, vec![0; 26_214_401]).await.unwrap();
     assert_eq!(large.status(), 413);
     assert!(large.text().await.unwrap().contains("at most"));

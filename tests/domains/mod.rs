@@ -72,6 +72,27 @@ pub(crate) async fn prove(names: &Nameserver, account: &Account, host: &str) {
     is_proven(account, host).await;
 }
 
+/// Has two accounts that both publish their records for one host look them up at the same time.
+pub(crate) async fn both_verified(
+    names: &Nameserver,
+    accounts: &[Account; 2],
+    host: &str,
+) -> (Answer, Answer) {
+    for account in accounts {
+        set(account, json!({"domains": [host]})).await.expect(200);
+    }
+    for account in accounts {
+        let value = text(&domain(account, 0).await, "txt_value");
+        names.publish(&format!("_colloquy.{host}"), &value).await;
+    }
+    let [first, second] = accounts;
+    let verify = |account: &Account| {
+        let path = format!("{}/domains/{host}/verify", at(account));
+        account.operator().call("POST", &path).into_future()
+    };
+    tokio::join!(verify(first), verify(second))
+}
+
 /// The address under which the server is reached at a host.
 fn address(server: &Server, host: &str) -> String {
     let own = server.address();
@@ -175,19 +196,8 @@ async fn of_two_accounts_that_publish_their_records_one_has_the_domain() {
             Account::make(server.anonymous()).await,
             Account::make(server.anonymous()).await,
         ];
-        for account in &accounts {
-            set(account, json!({"domains": [host]})).await.expect(200);
-        }
-        for account in &accounts {
-            let value = text(&domain(account, 0).await, "txt_value");
-            names.publish(&format!("_colloquy.{host}"), &value).await;
-        }
+        let (one, other) = both_verified(&names, &accounts, &host).await;
         let [first, second] = &accounts;
-        let verify = |account: &Account| {
-            let path = format!("{}/domains/{host}/verify", at(account));
-            account.operator().call("POST", &path).into_future()
-        };
-        let (one, other) = tokio::join!(verify(first), verify(second));
         let states = [domain(first, 0).await, domain(second, 0).await];
         let proven = states.iter().filter(|one| one["state"] == "proven").count();
         assert_eq!(proven, 1, "{states:?}");

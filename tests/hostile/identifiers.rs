@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use crate::support::attachments::uploaded;
 use crate::support::documents::id_of;
 use crate::support::{Account, Answer, Client, Receiver, Server, Setup, Socket, until};
 
@@ -56,12 +57,6 @@ async fn with_domain(server: &Server) -> Account {
     account
 }
 
-/// Uploads a file that no message has.
-async fn attachment(c: &Client) -> String {
-    let file = c.call("POST", "/v1/attachments").bytes(*b"content").await;
-    file.expect(201).id("attachment_id")
-}
-
 /// Erases somebody of whom nothing else knows.
 async fn erasure(c: &Client) -> String {
     let path = format!("/v1/customers/{}?erase=true", c.customer().await);
@@ -95,7 +90,7 @@ impl World {
             .await
             .expect(200);
         ids.insert("message_id", message.id("message_id"));
-        ids.insert("attachment_id", attachment(&c).await);
+        ids.insert("attachment_id", uploaded(&c, "content").await);
         ids.insert("erasure_id", erasure(&c).await);
         let backup = operator.post("/admin/v1/backups", json!({}));
         ids.insert("backup_id", backup.await.expect(202).id("backup_id"));

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
 use crate::domains;
+use crate::support::attachments::{content_of, uploaded};
 use crate::support::server::Folder;
 use crate::support::{Client, Nameserver, Server, files, until};
 
@@ -152,11 +153,7 @@ async fn attachments_move_along_their_bytes_stay_where_they_are_kept() {
     let places = [Place::sqlite(), Place::mongodb(), Place::sqlite()];
     let mut server = places[0].setup().start();
     let c = server.account().await.test();
-    let upload = async |content: &str| {
-        let made = c.call("POST", "/v1/attachments").bytes(content.as_bytes());
-        made.await.expect(201).id("attachment_id")
-    };
-    let (taken, untaken) = (upload("taken").await, upload("not taken").await);
+    let (taken, untaken) = (uploaded(&c, "taken").await, uploaded(&c, "not taken").await);
     let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
     let message = |id: &str| json!({"type": "file", "attachment_id": id});
     let sent = c.post(&messages, message(&taken)).await.expect(201);
@@ -170,7 +167,7 @@ async fn attachments_move_along_their_bytes_stay_where_they_are_kept() {
         server = pair[1].start_imported(folder);
         let c = c.at(&server.address());
         for (id, content) in [(&taken, "taken"), (&untaken, "not taken")] {
-            let read = c.get(&format!("/v1/attachments/{id}/content")).await;
+            let read = c.get(&content_of(id)).await;
             assert_eq!(read.expect(200).bytes, content.as_bytes());
         }
         assert_eq!(

@@ -4,16 +4,8 @@
 use serde_json::json;
 
 use super::{SLACK, nodes_with};
-use crate::support::{Bucket, Client, unique, until};
-
-async fn made(c: &Client, content: &str) -> String {
-    let made = c.call("POST", "/v1/attachments").bytes(content.as_bytes());
-    made.await.expect(201).id("attachment_id")
-}
-
-fn content_of(attachment: &str) -> String {
-    format!("/v1/attachments/{attachment}/content")
-}
+use crate::support::attachments::{content_of, uploaded};
+use crate::support::{Bucket, unique, until};
 
 fn messages_of(conversation: &str) -> String {
     format!("/v1/conversations/{conversation}/messages")
@@ -27,7 +19,7 @@ async fn of_two_messages_at_two_nodes_one_has_it() {
     let second = first.at(&nodes[1].address());
     let conversations = [first.conversation().await, first.conversation().await];
     for round in 0..12 {
-        let id = made(&first, &format!("content {round}")).await;
+        let id = uploaded(&first, &format!("content {round}")).await;
         let message = json!({"type": "file", "attachment_id": id});
         let at = conversations.each_ref().map(|one| messages_of(one));
         let (one, other) = tokio::join!(
@@ -63,7 +55,7 @@ async fn what_a_node_was_given_outlives_it_and_goes_by_another() {
     let first = nodes[0].account().await.test();
     let second = first.at(&nodes[1].address());
     let words = unique("given to a node");
-    let id = made(&first, &words).await;
+    let id = uploaded(&first, &words).await;
     let conversation = first.conversation().await;
     nodes[0].kill9();
     let read = until("the other node has it", SLACK, async || {

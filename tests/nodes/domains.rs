@@ -1,11 +1,9 @@
 //! Domains across nodes: what is proven at one is known at the other, and one of two accounts has it.
 
-use std::future::IntoFuture;
-
 use serde_json::json;
 
 use super::nodes_with;
-use crate::domains::{at, domain, host, prove, set, setup, text};
+use crate::domains::{both_verified, domain, host, prove, set, setup};
 use crate::support::{Account, Nameserver};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,19 +44,8 @@ async fn of_two_accounts_at_two_nodes_one_has_the_domain() {
         Account::make(nodes[1].anonymous()).await,
     ];
     let host = host();
-    for account in &accounts {
-        set(account, json!({"domains": [host]})).await.expect(200);
-    }
-    for account in &accounts {
-        let value = text(&domain(account, 0).await, "txt_value");
-        names.publish(&format!("_colloquy.{host}"), &value).await;
-    }
+    let (one, other) = both_verified(&names, &accounts, &host).await;
     let [first, second] = &accounts;
-    let verify = |account: &Account| {
-        let path = format!("{}/domains/{host}/verify", at(account));
-        account.operator().call("POST", &path).into_future()
-    };
-    let (one, other) = tokio::join!(verify(first), verify(second));
     let mut statuses = [one.status, other.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 409], "{one}\n{other}");

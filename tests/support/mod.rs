@@ -3,6 +3,7 @@
 
 pub(crate) mod account;
 pub(crate) mod answer;
+pub(crate) mod attachments;
 pub(crate) mod authority;
 pub(crate) mod browser;
 pub(crate) mod bucket;

@@ -21,6 +21,7 @@
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
 //!   ends
 //! - `tls/` the listener's certificate, and how it is replaced
+//! - `shared_caches/` what CDNs may keep, and how they are told of changes
 //! - `traces/` what some requests did, for an OpenTelemetry collector
 
 mod auditing;
@@ -43,6 +44,7 @@ mod refusal;
 mod reload;
 mod restoring;
 mod service_manager;
+mod shared_caches;
 mod shutdown;
 mod startup;
 mod tls;
@@ -62,7 +64,7 @@ pub use auditing::{AuditCommand, AuditError};
 use config::{Config, Loaded, StoreKind};
 pub use courier::CourierError;
 use courier::HttpCourier;
-use http::AppState;
+use http::{AppState, Outbound};
 use issuer_keys::IssuerKeys;
 pub use listen::{Listen, ListenError, listen};
 pub use moving::MoveError;
@@ -70,6 +72,7 @@ pub use operate::{
     ActorCommand, OperateError, OperatorRequest, Output, SettingChange, names_an_actor, operate,
 };
 pub use restoring::{Restore, RestoreCommandError};
+use shared_caches::{SharedCaches, SharedCachesError};
 use traces::{Traces, TracesError};
 use txt_records::DnsTxtRecords;
 
@@ -118,6 +121,9 @@ pub enum RunError {
     /// No traces can be made.
     #[error(transparent)]
     Traces(#[from] TracesError),
+    /// Shared caches can't be told of changes.
+    #[error(transparent)]
+    SharedCaches(#[from] SharedCachesError),
     /// The settings name what there is not.
     #[error(transparent)]
     Settings(#[from] config::ConfigError),
@@ -186,7 +192,13 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
     let traces = Traces::start(&config.traces, &system)?.map(Arc::new);
-    let app = AppState::new(config, Arc::clone(&system), (courier, traces.clone()), &url)?;
+    let shared_caches = SharedCaches::start(&config.shared_caches, &system.events)?;
+    let outbound = Outbound {
+        courier,
+        traces: traces.clone(),
+        shared_caches: Arc::new(shared_caches),
+    };
+    let app = AppState::new(config, Arc::clone(&system), outbound, &url)?;
     let app = Arc::new(app);
     let history = console::keep_history(&app)?;
     system.announce(bound.address.to_string(), config.server.region.clone());

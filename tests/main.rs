@@ -87,6 +87,7 @@ mod scopes;
 mod service_manager;
 mod settings;
 mod share_pages;
+mod shared_caches;
 mod signatures;
 mod sizes;
 mod sockets;

@@ -14,12 +14,15 @@ use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
 use super::sections::{
-    Backup, Config, Deprecation, Domains, Encryption, Issuer, OAuth, Objects, Server, StoreKind,
-    Tls, Traces, Webhooks,
+    Backup, Config, Deprecation, Domains, Encryption, Issuer, OAuth, Objects, Server, SharedCaches,
+    StoreKind, Tls, Traces, Webhooks,
 };
 
 /// The longest wait that a setting may name.
 const YEAR_SECONDS: f64 = 31_536_000.0;
+
+/// The longest that shared caches may keep what a share link opens: a day.
+const LINK_SECONDS_MAX: u32 = 86_400;
 
 /// Characters of a region's name.
 const REGION_CHARS_MAX: usize = 32;
@@ -87,12 +90,38 @@ impl Traces {
     }
 }
 
+impl SharedCaches {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.link_seconds > LINK_SECONDS_MAX {
+            wrong(
+                "shared_caches.link_seconds",
+                &format!("must be at most {LINK_SECONDS_MAX}"),
+            )?;
+        }
+        check_endpoint("shared_caches.purge_url", &self.purge_url)?;
+        if !self.purge_url.is_empty() && self.link_seconds == 0 {
+            wrong(
+                "shared_caches.purge_url",
+                "goes with shared_caches.link_seconds",
+            )?;
+        }
+        if !self.purge_header.is_empty() && self.header().is_none() {
+            wrong(
+                "shared_caches.purge_header",
+                "must be a header, such as \"Fastly-Key: …\"",
+            )?;
+        }
+        Ok(())
+    }
+}
+
 impl Config {
     /// What types can't say: bounds, and how values go together.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         self.server.check()?;
         self.tls.check(&self.server)?;
         self.traces.check()?;
+        self.shared_caches.check()?;
         self.check_limits()?;
         self.check_texts()?;
         if !(0.0..=36_500.0).contains(&self.events.retention_days) {

@@ -12,8 +12,9 @@ mod source;
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
 pub use sections::{
     Acme, Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Domains, Encryption, Events,
-    Issuer, Limits, Log, Metrics, OAuth, Objects, PlanSection, Plans, Realtime, Search,
-    SecurityHeaders, Server, Store, StoreKind, Supervision, Tls, Traces, Webhooks,
+    Issuer, Limits, Log, Metrics, OAuth, Objects, PlanSection, Plans, PurgeFormat, Realtime,
+    Search, SecurityHeaders, Server, SharedCaches, Store, StoreKind, Supervision, Tls, Traces,
+    Webhooks,
 };
 pub use source::{Loaded, Source};
 

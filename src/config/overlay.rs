@@ -11,10 +11,11 @@ use crate::tls::is_pem;
 /// Variables of the environment that are settings.
 const VARIABLE: &str = "COLLOQUY__";
 /// The settings that are secrets, or hold one. Each can be given as a file that holds it.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 9] = [
     "admin.token",
     "encryption.master_key",
     "encryption.previous_master_key",
+    "shared_caches.purge_header",
     "store.uri",
     "tls.acme.external_account_key",
     "tls.admin_client_key",

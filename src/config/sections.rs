@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use chrono::NaiveDate;
 use colloquy_model::bounds::Bounds;
 use colloquy_model::key::Permission;
+use http::{HeaderName, HeaderValue};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -60,6 +61,8 @@ pub struct Config {
     pub domains: Domains,
     /// Which pages of other origins may call.
     pub cors: Cors,
+    /// What a CDN may keep.
+    pub shared_caches: SharedCaches,
     /// Headers that keep browsers safe.
     pub security_headers: SecurityHeaders,
     /// Who may read the metrics.
@@ -484,6 +487,39 @@ pub struct Log {
     pub requests: bool,
 }
 
+/// `[shared_caches]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "config.toml explains each key")]
+pub struct SharedCaches {
+    pub link_seconds: u32,
+    pub purge_url: String,
+    pub purge_format: PurgeFormat,
+    pub purge_header: String,
+}
+
+/// How a shared cache is told what to drop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PurgeFormat {
+    /// The tags stand in the header `Surrogate-Key`, with spaces between them.
+    SurrogateKey,
+    /// `{"tags":[…]}`
+    CacheTag,
+}
+
+impl SharedCaches {
+    /// The header that goes with each purge, if one is set.
+    pub(crate) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        let (name, value) = self.purge_header.split_once(':')?;
+        let name = HeaderName::try_from(name.trim()).ok()?;
+        let mut value = HeaderValue::try_from(value.trim()).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    }
+}
+
+/// `[traces]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config.toml explains each key")]

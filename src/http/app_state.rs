@@ -27,6 +27,7 @@ use crate::config::{Config, ConfigError};
 use crate::console::History;
 use crate::courier::HttpCourier;
 use crate::descriptors;
+use crate::shared_caches::SharedCaches;
 use crate::tls::ListenerTls;
 use crate::traces::Traces;
 
@@ -60,6 +61,8 @@ pub(crate) struct AppState {
     pub(crate) connections: Arc<Connections>,
     /// The listener's TLS; none where it speaks plain HTTP.
     pub(crate) tls: Option<Arc<ListenerTls>>,
+    /// What CDNs may keep.
+    pub(crate) shared_caches: Arc<SharedCaches>,
     /// Where requests are traced, if any is.
     pub(crate) traces: Option<Arc<Traces>>,
     pub(crate) request_metrics: Arc<RequestMetrics>,
@@ -73,6 +76,13 @@ pub(crate) struct AppState {
     live: ArcSwap<LiveSettings>,
 }
 
+/// What the server sends to others beside its answers.
+pub(crate) struct Outbound {
+    pub(crate) courier: Arc<HttpCourier>,
+    pub(crate) traces: Option<Arc<Traces>>,
+    pub(crate) shared_caches: Arc<SharedCaches>,
+}
+
 impl AppState {
     /// Prepares all that does not change between requests.
     ///
@@ -81,9 +91,14 @@ impl AppState {
     pub(crate) fn new(
         config: &Config,
         system: Arc<System>,
-        (courier, traces): (Arc<HttpCourier>, Option<Arc<Traces>>),
+        outbound: Outbound,
         public_url: &str,
     ) -> Result<Self, ConfigError> {
+        let Outbound {
+            courier,
+            traces,
+            shared_caches,
+        } = outbound;
         let router = Router::new(routes::operations());
         let live = LiveSettings::new(router.operations(), config, public_url)?;
         let tls = config.tls.is_on().then(|| ListenerTls::new(config));
@@ -111,6 +126,7 @@ impl AppState {
             answers: Arc::clone(&answers),
             system: Arc::clone(&system),
             traces: traces.clone(),
+            shared_caches: Arc::clone(&shared_caches),
             region: config.server.region.clone(),
         });
         Ok(AppState {
@@ -134,6 +150,7 @@ impl AppState {
             connections_max,
             connections,
             tls,
+            shared_caches,
             traces,
             request_metrics,
             metrics,

@@ -155,6 +155,7 @@ impl InProcess {
             Output::File(file) => Ok(file),
             Output::Answer(_)
             | Output::Immutable(_)
+            | Output::Shared(..)
             | Output::Page(_)
             | Output::Text(_)
             | Output::Bulk(..)
@@ -295,7 +296,7 @@ fn method(verb: Verb) -> Method {
 fn found(output: Output) -> Found {
     let json = |bytes: &[u8]| serde_json::from_slice(bytes);
     let (body, etag) = match output {
-        Output::Answer(answer) | Output::Immutable(answer) => {
+        Output::Answer(answer) | Output::Immutable(answer) | Output::Shared(answer, _) => {
             (json(&answer.body).unwrap_or_default(), answer.etag)
         }
         Output::Page(listing) => {

@@ -14,6 +14,7 @@ use super::connections::Connections;
 use super::realtime::LiveConnections;
 use super::request_metrics::RequestMetrics;
 use super::saturation::Saturation;
+use crate::shared_caches::SharedCaches;
 use crate::tls::{ListenerTls, days_until};
 use crate::traces::Traces;
 
@@ -39,6 +40,7 @@ pub(super) struct Sources {
     pub(super) answers: Arc<Budget>,
     pub(super) system: Arc<System>,
     pub(super) traces: Option<Arc<Traces>>,
+    pub(super) shared_caches: Arc<SharedCaches>,
     /// The region that the node runs in; empty where none is named.
     pub(super) region: String,
 }
@@ -54,6 +56,7 @@ impl Metrics {
             answers,
             system,
             traces,
+            shared_caches,
             region,
         } = sources;
         let budgets = (Arc::clone(&bodies), Arc::clone(&answers));
@@ -89,6 +92,7 @@ impl Metrics {
             Some(traces) => traces.write_metrics(out),
             None => Ok(()),
         });
+        metrics.register(move |out| shared_caches.write_metrics(out));
         metrics.register(move |out| system.write_metrics(out));
         metrics
     }

@@ -89,7 +89,7 @@ mod strict_json;
 
 use crate::config::{Config, ConfigError};
 
-pub(crate) use app_state::AppState;
+pub(crate) use app_state::{AppState, Outbound};
 pub(crate) use authentication::{address_allowed, check_is_current};
 pub(crate) use authorization::{
     AuthorizationQuery, AuthorizationRequest, Unasked, check as check_authorization,

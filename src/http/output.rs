@@ -12,6 +12,7 @@ use colloquy_model::page::{Page, Paging};
 use super::budget::BytesPermit;
 use super::problem::Problem;
 use super::realtime::{EventStream, SocketOpening};
+use crate::shared_caches::SharedCaching;
 
 /// What a handler gives, from which the response is made.
 pub(crate) enum Output {
@@ -19,6 +20,8 @@ pub(crate) enum Output {
     Answer(Answer),
     /// An answer that never changes: caches may keep it for ever.
     Immutable(Answer),
+    /// What a share link opens, which shared caches may keep.
+    Shared(Answer, SharedCaching),
     /// One page of a list, with its links.
     Page(Listing),
     /// What the edge itself knows.
@@ -87,10 +90,14 @@ pub(crate) enum CachePolicy {
     NoStore,
     /// Store it for everybody, and revalidate it each time.
     Public,
+    /// Store it for everybody for ever: its address names its version.
+    PublicLasting,
     /// Store it for the caller alone, and revalidate it each time.
     Private,
     /// The same for a list, whose tag is weak.
     PrivateList,
+    /// Store it for everybody, for so long.
+    Shared(SharedCaching),
 }
 
 impl From<Answer> for Output {

@@ -29,6 +29,7 @@ use super::realtime::{Handshake, PROTOCOL, Socket};
 use super::response_body::{EmptyBody, FileBody, LargeBody, SMALL_MAX};
 use super::{accept, conditions, links, problem};
 use crate::console::{self, Ending, Reply};
+use crate::shared_caches::SharedCaching;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// How an OAuth client says who it is (RFC 6749, 2.3.1).
@@ -38,9 +39,14 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const LASTING: HeaderValue = HeaderValue::from_static("private, max-age=31536000, immutable");
 const PUBLIC: HeaderValue = HeaderValue::from_static("public, no-cache");
+const PUBLIC_LASTING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const VARY_BY_CALLER: HeaderValue = HeaderValue::from_static("Authorization, X-Acting-User");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// The tags by which Fastly, and others after it, purge.
+const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+/// The tags by which Cloudflare purges.
+const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
 const HTML: &str = "text/html; charset=utf-8";
 
 /// A body and its entity tag, without quotes.
@@ -79,6 +85,7 @@ pub(super) async fn prepared(
         Some(
             Output::Answer(_)
             | Output::Immutable(_)
+            | Output::Shared(..)
             | Output::Bulk(..)
             | Output::SeeOther(_)
             | Output::Text(_)
@@ -174,6 +181,11 @@ pub(super) fn response(
         Ok(Response::Output(Output::File(file))) => context.file(*file),
         Ok(Response::Output(Output::Answer(answer))) => whole(context.answer(answer, PRIVATE)),
         Ok(Response::Output(Output::Immutable(answer))) => whole(context.answer(answer, LASTING)),
+        Ok(Response::Output(Output::Shared(answer, caching))) => {
+            let ResponseParts { mut head, body } = context.answer(answer, NO_STORE);
+            add_shared_caching(&mut head, caching);
+            whole(ResponseParts { head, body })
+        }
         Ok(Response::Output(Output::Page(listing))) => whole(context.page(&listing, tagged)),
         Ok(Response::Output(Output::Text(text))) => whole(context.text(text, tagged)),
         Ok(Response::Output(Output::Bulk(outcomes, _))) => whole(bulk(&outcomes)),
@@ -458,12 +470,17 @@ impl RequestContext {
         let (keep, strength) = match text.cache {
             CachePolicy::NoStore => (NO_STORE, None),
             CachePolicy::Public => (PUBLIC, Some("")),
+            CachePolicy::PublicLasting => (PUBLIC_LASTING, Some("")),
             CachePolicy::Private => (PRIVATE, Some("")),
             CachePolicy::PrivateList => (PRIVATE, Some("W/")),
+            CachePolicy::Shared(_) => (NO_STORE, Some("")),
         };
         let mut response = started(StatusCode::OK, (CACHE_CONTROL, keep));
         if matches!(text.cache, CachePolicy::Private | CachePolicy::PrivateList) {
             response.insert_header((VARY, VARY_BY_CALLER));
+        }
+        if let CachePolicy::Shared(caching) = text.cache {
+            add_shared_caching(&mut response, caching);
         }
         if let Some(strength) = strength {
             let TaggedBody { etag, .. } = ready.unwrap_or_else(|| tagged(text.body.clone()));
@@ -578,6 +595,21 @@ impl RequestContext {
     }
 }
 
+/// Lets shared caches keep what a share link opens, a page or JSON, in the place of what was said of it
+/// before. Browsers ask each time what may change.
+fn add_shared_caching(response: &mut HttpResponseBuilder, caching: SharedCaching) {
+    let seconds = caching.seconds;
+    let keep = match caching.is_lasting {
+        true => format!("public, max-age={seconds}, immutable"),
+        false => format!("public, max-age=0, s-maxage={seconds}, must-revalidate"),
+    };
+    response.insert_header((CACHE_CONTROL, keep));
+    response.insert_header((VARY, HeaderValue::from_static("Accept")));
+    let tags = caching.tags();
+    response.insert_header((SURROGATE_KEY, tags.join(" ")));
+    response.insert_header((CACHE_TAG, tags.join(",")));
+}
+
 /// What others uploaded runs nothing and is taken for nothing else, whatever the settings say.
 fn add_file_guards(response: &mut HttpResponseBuilder) {
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
@@ -600,7 +632,9 @@ fn see_other(place: String) -> ResponseParts {
 fn bytes_of(reply: &Result<Response, Problem>) -> usize {
     match reply {
         Ok(Response::Output(output)) => match output {
-            Output::Answer(answer) | Output::Immutable(answer) => answer.body.len(),
+            Output::Answer(answer) | Output::Immutable(answer) | Output::Shared(answer, _) => {
+                answer.body.len()
+            }
             Output::Page(listing) => listing.page.data.len(),
             Output::Text(text) => text.body.len(),
             Output::Bulk(outcomes, _) => outcomes
@@ -674,6 +708,12 @@ fn page(Listing { page, paging, .. }: &Listing) -> TaggedBody {
     body.extend_from_slice(&page.data);
     body.extend_from_slice(tail.as_bytes());
     tagged(body.freeze())
+}
+
+/// The address of a file that is part of the binary: another one with each version, so that caches may
+/// keep it for ever.
+pub(super) fn lasting_address(path: &str, text: &str) -> String {
+    format!("{path}?v={}", tag_of(text.as_bytes()))
 }
 
 /// The entity tag of bytes that have no revision of their own.

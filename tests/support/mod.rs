@@ -37,6 +37,7 @@ pub(crate) mod socket;
 pub(crate) mod stored;
 pub(crate) mod stream;
 pub(crate) mod tool;
+pub(crate) mod varnish;
 pub(crate) mod verify;
 pub(crate) mod webdriver;
 
@@ -59,6 +60,7 @@ pub(crate) use server::{OPERATOR, Server, Setup, shared};
 pub(crate) use small_disk::SmallDisk;
 pub(crate) use socket::Socket;
 pub(crate) use stream::{EventStream, Item};
+pub(crate) use varnish::Varnish;
 pub(crate) use webdriver::Browser;
 
 use std::time::{Duration, Instant};

@@ -51,13 +51,28 @@ impl Ports {
 /// One line of the access log: what nginx did with one request.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// The nodes that it asked, one after the other.
+    /// The nodes that it asked, one after the other; none where it had kept the answer.
     pub(crate) nodes: Vec<String>,
 }
 
 impl Nginx {
     /// In front of three nodes (`host:port`).
     pub(crate) fn start(nodes: [&str; 3]) -> Self {
+        Self::with(nodes, |text| text)
+    }
+
+    /// The same with a cache everywhere, not only where something may be kept: it goes by the headers of
+    /// the answers alone.
+    pub(crate) fn caching_everywhere(nodes: [&str; 3]) -> Self {
+        Self::with(nodes, |text| {
+            let (key, cache) = ("    proxy_cache_key ", "            proxy_cache kept;\n");
+            assert!(text.contains(key) && text.contains(cache), "{text}");
+            let text = text.replace(cache, "");
+            text.replace(key, &format!("    proxy_cache kept;\n{key}"))
+        })
+    }
+
+    fn with(nodes: [&str; 3], change: impl FnOnce(String) -> String) -> Self {
         let version = Command::new("nginx").arg("-v").output();
         tool::started("nginx", version);
         let folder =
@@ -66,7 +81,7 @@ impl Nginx {
         certify(folder.path());
         fs::write(
             folder.path().join("nginx.conf"),
-            adapted(folder.path(), nodes, ports),
+            change(adapted(folder.path(), nodes, ports)),
         )
         .unwrap();
         let mut command = Command::new("setpriv");
@@ -203,6 +218,7 @@ fn adapted(folder: &Path, nodes: [&str; 3], ports: Ports) -> String {
     replace("/etc/nginx/tls/", format!("{}/", folder.display()));
     replace("/run/", format!("{}/", folder.display()));
     replace("/var/log/nginx/", format!("{}/", folder.display()));
+    replace("/var/cache/", format!("{}/", folder.display()));
     let temporary = TEMPORARY.map(|name| {
         let folder = folder.display();
         format!("    {name}_temp_path {folder}/{name};\n")

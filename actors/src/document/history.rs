@@ -77,6 +77,20 @@ impl Documents {
         meta: CommandMeta,
         name: VersionName,
     ) -> Result<Answer, Failure> {
+        self.version_where(id, meta, (name, |_: &_, _: &_| true))
+            .await
+    }
+
+    /// The same, where what is found is one that may be shown.
+    pub(super) async fn version_where(
+        &self,
+        id: DocumentId,
+        meta: CommandMeta,
+        (name, may_be_shown): (
+            VersionName,
+            impl FnOnce(&DocumentSnapshot, &StoredVersion) -> bool,
+        ),
+    ) -> Result<Answer, Failure> {
         let tenant = meta.caller.tenant;
         let versions = vec![name];
         let seen = self.ask(id, meta, ReadDocument { versions }).await?;
@@ -99,6 +113,9 @@ impl Documents {
         } = read
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
+        if !may_be_shown(&seen, &stored) {
+            return Err(AskError::Refused(DocumentError::NotFound));
+        }
         let parents = self.parents(tenant, id, &stored).await?;
         let written = permit.run(move || {
             let (content, _) = unpack(&frames, wanted.document, found.number)?;

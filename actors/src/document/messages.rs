@@ -454,6 +454,10 @@ pub struct OpenedShare {
     pub role: DocumentRole,
     /// The hash of the password that must be given with it.
     pub password: Option<String>,
+    /// From this instant on it opens nothing.
+    pub expires_at: Option<Timestamp>,
+    /// Whether its uses are bounded.
+    pub is_counted_out: bool,
 }
 
 /// A document as one caller sees it at one moment.

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::Requester;
+use super::access::{DocumentRole, Requester};
 use super::messages::{
-    AddShare, CommandMeta, CreateShare, DocumentError, ListShares, OpenShare, OpenedShare, UseShare,
+    AddShare, CommandMeta, CreateShare, DocumentError, DocumentSnapshot, ListShares, OpenShare,
+    OpenedShare, UseShare, VersionName,
 };
 use super::refusal::Failure;
 use super::service::Documents;
@@ -15,10 +16,10 @@ use super::share_terms::{new_token, token_hash};
 use crate::passwords::{
     HashClaim, HashPermit, NoHashPermit, TooManyTries, hash_password, password_fits,
 };
-use crate::store::OwnedDocument;
+use crate::store::{OwnedDocument, StoredVersion};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
-use colloquy_model::id::{DocumentId, ShareId};
+use colloquy_model::id::{DocumentId, ShareId, VersionId};
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{AskError, Cause, LoadError, offload};
 
@@ -33,6 +34,11 @@ pub struct Link {
     pub tenant: Tenant,
     /// The link's holder, as far as roles in the document go.
     pub requester: Requester,
+    /// From this instant on it opens nothing.
+    pub expires_at: Option<Timestamp>,
+    /// Whether it shows the same to whoever has its address, however often: there is no password, its
+    /// uses are not bounded, and its holder can only read.
+    pub is_public: bool,
 }
 
 /// Why a link does not open.
@@ -162,7 +168,10 @@ impl Documents {
             share,
             role,
             password: wanted,
+            expires_at,
+            is_counted_out,
         } = self.ask(document, meta, OpenShare { token: hash }).await?;
+        let is_public = wanted.is_none() && !is_counted_out && role == DocumentRole::Viewer;
         if let Some(wanted) = wanted {
             self.check_password(tenant, share, wanted, password).await?;
         }
@@ -171,7 +180,31 @@ impl Documents {
             share,
             tenant,
             requester: Requester::Link(role, share),
+            expires_at,
+            is_public,
         })
+    }
+
+    /// Reads a version by a link: the head, or one that was the head since the link was made. What
+    /// was written before, and on other branches, was not shared.
+    ///
+    /// # Errors
+    /// It is not there for the link's holder, or why it could not be asked.
+    pub async fn version_by_link(
+        &self,
+        link: &Link,
+        meta: CommandMeta,
+        version: VersionId,
+    ) -> Result<Answer, Failure> {
+        let made = link.share.created_at();
+        // The main branch has no name in the store.
+        let is_shared = move |seen: &DocumentSnapshot, stored: &StoredVersion| {
+            let was_head = stored.branch.is_empty() && stored.id.created_at() > made;
+            seen.head.number == stored.number || was_head
+        };
+        let name = VersionName::Id(version);
+        self.version_where(link.document, meta, (name, is_shared))
+            .await
     }
 
     async fn check_password(

@@ -55,6 +55,12 @@ pub struct Events {
 }
 
 impl Events {
+    /// What happens from now on.
+    #[must_use]
+    pub fn feed(&self) -> Arc<Feed> {
+        Arc::clone(&self.feed)
+    }
+
     /// A page of events, oldest first.
     ///
     /// # Errors

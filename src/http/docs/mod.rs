@@ -7,6 +7,7 @@ mod schema;
 
 use serde_json::Value;
 
+use super::response::lasting_address;
 use html::{Html, list, text};
 
 /// The style sheet of the documentation's page.
@@ -19,10 +20,11 @@ pub(super) fn page(document: &Value) -> String {
     let mut html = Html::default();
     html.raw("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.raw(
-        "<title>Colloquy: the interface</title><link rel=\"stylesheet\" href=\"/docs/style.css\">",
-    );
-    html.raw("<script src=\"/docs/docs.js\" defer></script></head><body>");
+    html.raw("<title>Colloquy: the interface</title><link rel=\"stylesheet\" href=\"");
+    html.raw(&lasting_address("/docs/style.css", STYLE));
+    html.raw("\"><script src=\"");
+    html.raw(&lasting_address("/docs/docs.js", SCRIPT));
+    html.raw("\" defer></script></head><body>");
     contents(&mut html, document);
     html.raw("<main>");
     introduction(&mut html, document);
@@ -258,9 +260,7 @@ mod tests {
             );
         }
         let scripts: Vec<&str> = page.split("<script").skip(1).collect();
-        assert!(
-            matches!(scripts.as_slice(), [one] if one.starts_with(" src=\"/docs/docs.js\" defer></script>"))
-        );
+        assert!(matches!(scripts.as_slice(), [one] if one.starts_with(" src=\"/docs/docs.js?v=")));
         for never in ["style=", "src=\"http", "href=\"http", " onclick"] {
             assert!(!page.contains(never), "{never}");
         }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use colloquy_merge::diff;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::super::api_call::ApiCall;
 use super::super::docs;
@@ -14,6 +14,7 @@ use super::super::metrics::MEDIA_TYPE;
 use super::super::output::{CachePolicy, Output, Text};
 use super::super::problem::{Outcome, Problem};
 use super::super::query::NoQuery;
+use super::super::response::tag_of;
 
 /// Which version of the interface this is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -158,31 +159,43 @@ pub(super) async fn docs(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     }))
 }
 
-pub(super) async fn docs_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    Ok(style(docs::STYLE))
+/// Which version of a file of the documentation's pages is asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AssetQuery {
+    /// The version, as the pages that need the file have it: caches may keep that one for ever.
+    v: Option<String>,
 }
 
-pub(super) async fn docs_script(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    Ok(asset(docs::SCRIPT, "text/javascript; charset=utf-8"))
+pub(super) async fn docs_style(_: ApiCall, query: AssetQuery) -> Result<Output, Problem> {
+    Ok(style(docs::STYLE, query))
 }
 
-pub(super) async fn share_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    Ok(style(super::document::STYLE))
+pub(super) async fn docs_script(_: ApiCall, query: AssetQuery) -> Result<Output, Problem> {
+    Ok(asset(docs::SCRIPT, "text/javascript; charset=utf-8", query))
 }
 
-pub(super) async fn diff_style(_: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    Ok(style(diff::STYLE))
+pub(super) async fn share_style(_: ApiCall, query: AssetQuery) -> Result<Output, Problem> {
+    Ok(style(super::document::STYLE, query))
 }
 
-fn style(text: &'static str) -> Output {
-    asset(text, "text/css; charset=utf-8")
+pub(super) async fn diff_style(_: ApiCall, query: AssetQuery) -> Result<Output, Problem> {
+    Ok(style(diff::STYLE, query))
 }
 
-fn asset(text: &'static str, media_type: &'static str) -> Output {
+fn style(text: &'static str, query: AssetQuery) -> Output {
+    asset(text, "text/css; charset=utf-8", query)
+}
+
+fn asset(text: &'static str, media_type: &'static str, AssetQuery { v }: AssetQuery) -> Output {
+    let is_this_version = v.is_some_and(|version| version == tag_of(text.as_bytes()));
     Output::Text(Text {
         body: Bytes::from_static(text.as_bytes()),
         media_type,
-        cache: CachePolicy::Public,
+        cache: match is_this_version {
+            true => CachePolicy::PublicLasting,
+            false => CachePolicy::Public,
+        },
         room: None,
     })
 }

@@ -343,6 +343,8 @@ impl DocumentRequest for OpenShare {
             share: *id,
             role: terms.role,
             password: terms.password.clone(),
+            expires_at: terms.expires_at,
+            is_counted_out: terms.max_uses.is_some(),
         }))
     }
 }

@@ -9,8 +9,10 @@ use colloquy_actors::document::messages::{AddComment, CommandMeta, ListComments,
 use colloquy_actors::document::{Link, LinkError};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::Tenant;
+use colloquy_model::id::VersionKind;
 use colloquy_model::idempotency::Fingerprint;
 use colloquy_model::page::{Order, Paging, Start};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::offload;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -23,8 +25,10 @@ use crate::http::body::{Form, OptionalJson, ShareLinkJson};
 use crate::http::budget::{BytesPermit, Slack};
 use crate::http::output::{CachePolicy, Output, Text};
 use crate::http::problem::{Kind, More, Outcome, Problem, TOO_MANY_ANSWERS};
+use crate::http::query::NoQuery;
 use crate::http::response_body::SMALL_MAX;
 use crate::http::{accept, conditions, idempotency};
+use crate::shared_caches::SharedCaching;
 
 /// What opens a link that has a password.
 const PASSWORD: HeaderName = HeaderName::from_static("x-share-password");
@@ -50,6 +54,16 @@ pub(super) async fn open(call: ApiCall, query: OpenQuery) -> Result<Output, Prob
     let given = header(&call);
     let shown = show(&call, given.as_deref(), query.done).await;
     shown.map_err(|problem| for_people(&call, given.as_deref(), query.done, problem))
+}
+
+pub(super) async fn open_version(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
+    let version = call.id::<VersionKind>(1)?;
+    let documents = &call.app.system.documents;
+    let link = opened(&call, header(&call).as_deref()).await?;
+    let caching = call.app.shared_caches.may_keep(&link, Timestamp::now());
+    let meta = link.meta(&call.caller.actor);
+    let answer = documents.version_by_link(&link, meta, version).await?;
+    show_answer(&call, &link, answer, caching.map(SharedCaching::lasting)).await
 }
 
 pub(super) async fn enter(call: ApiCall, Form(entry): Form<Entry>) -> Result<Output, Problem> {
@@ -182,21 +196,36 @@ async fn show(
     let documents = &call.app.system.documents;
     let actor = &call.caller.actor;
     let link = opened(call, password).await?;
+    let caching = call.app.shared_caches.may_keep(&link, Timestamp::now());
+    let caching = caching.filter(|_| call.method != Method::POST && done.is_none());
     let answer = documents
         .read(link.document, link.meta(actor), None)
         .await?;
     if !accept::prefers_json(call.request.headers()) {
         let reading = reading(call, &link, answer, password, done).await?;
-        return show_page(call, &link, reading).await;
+        return show_page(call, &link, (reading, caching)).await;
     }
+    show_answer(call, &link, answer, caching).await
+}
+
+/// Shows JSON, and counts the use before it leaves.
+async fn show_answer(
+    call: &ApiCall,
+    link: &Link,
+    answer: Answer,
+    caching: Option<SharedCaching>,
+) -> Result<Output, Problem> {
     let known = answer.etag.as_ref().filter(|_| call.method != Method::POST);
     let has_already =
         known.is_some_and(|etag| conditions::has_already(call.request.headers(), etag));
     if !has_already {
         let _room = room(call, answer.body.len())?;
-        count(call, &link).await?;
+        count(call, link).await?;
     }
-    Ok(answer.into())
+    Ok(match caching {
+        Some(caching) => Output::Shared(answer, caching),
+        None => answer.into(),
+    })
 }
 
 /// Counts a use, unless nothing of the document leaves.
@@ -251,7 +280,11 @@ async fn reading(
 
 /// Shows the page. Room for a long one is found before it is made; a short one is made first, for
 /// nobody knows before how long it will be. Its use is counted between that and the answer.
-async fn show_page(call: &ApiCall, link: &Link, reading: Reading) -> Result<Output, Problem> {
+async fn show_page(
+    call: &ApiCall,
+    link: &Link,
+    (reading, caching): (Reading, Option<SharedCaching>),
+) -> Result<Output, Problem> {
     let bytes = reading.document.len();
     let made = if reading.is_bounded() {
         let page = offload::run_linear(link.tenant, bytes, move || page::document(&reading));
@@ -273,7 +306,7 @@ async fn show_page(call: &ApiCall, link: &Link, reading: Reading) -> Result<Outp
     Ok(Output::Text(Text {
         body,
         media_type: super::HTML,
-        cache: CachePolicy::NoStore,
+        cache: caching.map_or(CachePolicy::NoStore, CachePolicy::Shared),
         room,
     }))
 }

@@ -364,6 +364,17 @@ fn links() -> Vec<Operation> {
             .plentiful()
             .shows::<DocumentView<'_>>()
             .or_writes(&[HTML]),
+        get("/s/{token}/versions/{version_id}", "openLinkVersion", links::open_version)
+            .about(
+                TAG_LINKS,
+                "Open a version by a share link",
+                "The head, or what was the head since the link was made; others are 404. It never changes. Answered 200, it is one \
+                 use. A password goes into `X-Share-Password`.",
+            )
+            .auth(AuthRequirement::ShareLink)
+            .secret()
+            .plentiful()
+            .shows::<VersionView<'_>>(),
         post("/s/{token}", "enterLink", links::enter)
             .about(TAG_LINKS, "Open a share link with a password", "What the page's form sends.")
             .auth(AuthRequirement::ShareLink)

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use crate::console;
 use crate::http::accept;
 use crate::http::problem::{Kind, More, Outcome, Problem};
+use crate::http::response::lasting_address;
 use crate::markdown::{self, Block};
 
 /// The style sheet of the pages that share links open.
@@ -516,7 +517,7 @@ pub(super) fn framed(title: &str, body: &Markup) -> Bytes {
                 meta name="referrer" content="same-origin";
                 title { (title) }
                 link rel="icon" type="image/svg+xml" href=(console::icon());
-                link rel="stylesheet" href="/docs/share.css";
+                link rel="stylesheet" href=(lasting_address("/docs/share.css", STYLE));
             }
             body { main { (body) } }
         }

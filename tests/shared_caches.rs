@@ -1,0 +1,506 @@
+//! What shared caches may keep: nginx and Varnish in front of the server show that nothing private is
+//! served to another, and that what is revoked or changed is gone in time.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::documents::id_of;
+use crate::support::ports::ReservedPort;
+use crate::support::server::Folder;
+use crate::support::{
+    Account, Answer, Client, Nginx, Receiver, Reply, Server, Setup, Varnish, account, unique, until,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+const TEXT: &str = "# Refunds\n\nWithin 30 days.\n";
+const LINK_SECONDS: &str = "COLLOQUY__SHARED_CACHES__LINK_SECONDS";
+const PURGE_URL: &str = "COLLOQUY__SHARED_CACHES__PURGE_URL";
+const PURGE_FORMAT: &str = "COLLOQUY__SHARED_CACHES__PURGE_FORMAT";
+const PURGE_HEADER: &str = "COLLOQUY__SHARED_CACHES__PURGE_HEADER";
+
+const DONE: &str = "cache_purges_total{outcome=\"done\"}";
+const FAILED: &str = "cache_purges_total{outcome=\"failed\"}";
+
+/// A server that lets shared caches keep what links open for so long.
+fn keeping(seconds: u32) -> Setup {
+    Setup::default().env(LINK_SECONDS, &seconds.to_string())
+}
+
+/// A document and a link to it, for a viewer.
+struct Shared {
+    owner: Client,
+    at: String,
+    share: String,
+    link: String,
+}
+
+impl Shared {
+    async fn new(server: &Server) -> Self {
+        let owner = server.account().await.test();
+        let at = owner.document(TEXT).await;
+        let (share, link) = owner.share(&at, json!({})).await;
+        Shared {
+            owner,
+            at,
+            share,
+            link,
+        }
+    }
+
+    async fn revoke(&self) {
+        let path = format!("{}/share/{}", self.at, self.share);
+        self.owner.delete(&path).await.expect(204);
+    }
+}
+
+async fn json_of(c: &Client, path: &str) -> Answer {
+    c.get(path).with("accept", "application/json").await
+}
+
+async fn page_of(c: &Client, path: &str) -> Answer {
+    c.get(path).with("accept", "text/html").await
+}
+
+fn assert_not_kept(answer: &Answer) {
+    assert_eq!(answer.header("cache-control"), "no-store", "{answer}");
+    for tags in ["surrogate-key", "cache-tag"] {
+        assert!(answer.header_opt(tags).is_none(), "{answer}");
+    }
+}
+
+/// Asks as JSON, and tells whether a cache had kept the answer: then it names another request.
+async fn asked(c: &Client, path: &str) -> (Answer, bool) {
+    let id = unique("request");
+    let call = c.get(path).with("x-request-id", &id);
+    let answer = call.with("accept", "application/json").await;
+    // While the server is away, a cache answers without one.
+    let was_kept = answer.status == 200 && answer.header("x-request-id") != id;
+    (answer, was_kept)
+}
+
+/// Asks until a cache has kept what it answers.
+async fn kept(c: &Client, path: &str) -> Answer {
+    until("it is kept", SOON, async || {
+        let (answer, was_kept) = asked(c, path).await;
+        was_kept.then_some(answer)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_a_viewers_link_opens_says_for_how_long_and_by_what_it_is_purged() {
+    let server = keeping(300).start();
+    let shared = Shared::new(&server).await;
+    let (holder, link) = (server.anonymous(), &shared.link);
+    let head = shared.owner.head(&shared.at).await;
+    let version = format!("{link}/versions/{head}");
+    let changing = "public, max-age=0, s-maxage=300, must-revalidate";
+    let answers = [
+        (json_of(&holder, link).await, changing),
+        (page_of(&holder, link).await, changing),
+        (
+            json_of(&holder, &version).await,
+            "public, max-age=300, immutable",
+        ),
+    ];
+    for (answer, keep) in answers {
+        let answer = answer.expect(200);
+        assert_eq!(answer.header("cache-control"), keep, "{answer}");
+        let vary = answer.header_all("vary").join(", ");
+        assert!(vary.contains("Accept"), "{answer}");
+        let tags = [id_of(&shared.at), &shared.share, "share-links"];
+        assert_eq!(answer.header("surrogate-key"), tags.join(" "));
+        assert_eq!(answer.header("cache-tag"), tags.join(","));
+        assert!(answer.header_opt("set-cookie").is_none(), "{answer}");
+        // Caches ask again with the tag, and are told for how long what they have holds.
+        let again = holder.get(answer_path(&answer, link, &version));
+        let again = again.with("if-none-match", &answer.etag());
+        let again = again.with("accept", kind_of(&answer)).await.expect(304);
+        assert_eq!(again.header("cache-control"), keep, "{again}");
+    }
+    // One that ends sooner is kept no longer.
+    let in_a_minute = chrono::Utc::now() + chrono::Duration::seconds(60);
+    let terms = json!({"expires_at": in_a_minute.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()});
+    let (_, ending) = shared.owner.share(&shared.at, terms).await;
+    let answer = json_of(&holder, &ending).await.expect(200);
+    let seconds = answer.header("cache-control").split("s-maxage=").nth(1);
+    let seconds: u32 = seconds.unwrap().split(',').next().unwrap().parse().unwrap();
+    assert!((30..=60).contains(&seconds), "{answer}");
+}
+
+fn answer_path<'p>(answer: &Answer, link: &'p str, version: &'p str) -> &'p str {
+    match answer.header("cache-control").contains("immutable") {
+        true => version,
+        false => link,
+    }
+}
+
+fn kind_of(answer: &Answer) -> &'static str {
+    match answer.header("content-type").starts_with("text/html") {
+        true => "text/html",
+        false => "application/json",
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_for_everybody_or_not_for_long_is_kept_by_nobody() {
+    let server = keeping(300).start();
+    let shared = Shared::new(&server).await;
+    let holder = server.anonymous();
+    let head = shared.owner.head(&shared.at).await;
+    for terms in [
+        json!({"password": "secret words"}),
+        json!({"max_uses": 10}),
+        json!({"role": "commenter"}),
+        json!({"role": "editor"}),
+    ] {
+        let (_, link) = shared.owner.share(&shared.at, terms).await;
+        let version = format!("{link}/versions/{head}");
+        for path in [&link, &version] {
+            let with_password = |accept: &str| {
+                let call = holder.get(path).with("accept", accept);
+                call.with("x-share-password", "secret words")
+            };
+            assert_not_kept(&with_password("application/json").await.expect(200));
+            assert_not_kept(&with_password("text/html").await.expect(200));
+        }
+    }
+    // What was done just now is shown once.
+    let done = page_of(&holder, &format!("{}?done=saved", shared.link)).await;
+    assert_not_kept(&done.expect(200));
+    shared.revoke().await;
+    assert_not_kept(&json_of(&holder, &shared.link).await.expect(404));
+    // Unless the settings say so, no link is kept.
+    let other = account().await;
+    let at = other.test().document(TEXT).await;
+    let (_, link) = other.test().share(&at, json!({})).await;
+    let head = other.test().head(&at).await;
+    for path in [link.clone(), format!("{link}/versions/{head}")] {
+        assert_not_kept(&json_of(&other.anonymous(), &path).await.expect(200));
+        assert_not_kept(&page_of(&other.anonymous(), &path).await.expect(200));
+    }
+}
+
+#[tokio::test]
+async fn a_link_opens_the_versions_that_were_the_head_since_it_was_made() {
+    let account = account().await;
+    let (owner, holder) = (account.test(), account.anonymous());
+    let at = owner.document("one").await;
+    let first = owner.head(&at).await;
+    let second = owner.write(&at, "two").await;
+    let (share, link) = owner.share(&at, json!({})).await;
+    let version = |id: &str| format!("{link}/versions/{id}");
+    let shown = json_of(&holder, &version(&second)).await.expect(200);
+    let whole = owner.get(&format!("{at}/versions/{second}")).await;
+    assert_eq!(shown.bytes, whole.expect(200).bytes);
+    let third = owner.write(&at, "three").await;
+    let fourth = owner.write(&at, "four").await;
+    let side = owner.branch(&at, "draft", "not yet").await;
+    let elsewhere = owner.document("elsewhere").await;
+    let elsewhere = owner.head(&elsewhere).await;
+    for (id, content) in [(&third, "three"), (&fourth, "four")] {
+        let shown = json_of(&holder, &version(id)).await.expect(200);
+        assert_eq!(shown["content"], content);
+    }
+    for id in [&*first, &*side, &*elsewhere, "ver_0", "head", "1"] {
+        json_of(&holder, &version(id))
+            .await
+            .error(404, "not_found", "*");
+    }
+    holder
+        .get(&format!("{}?x=1", version(&third)))
+        .await
+        .error(400, "invalid_request", "x");
+    let list = owner.get(&format!("{at}/share")).await.expect(200);
+    assert_eq!(list.data()[0]["uses"], 3, "each 200 is a use: {list}");
+    let terms = json!({"password": "secret words"});
+    let (_, guarded) = owner.share(&at, terms).await;
+    let guarded = format!("{guarded}/versions/{fourth}");
+    json_of(&holder, &guarded)
+        .await
+        .error(401, "unauthorized", "*");
+    let call = holder
+        .get(&guarded)
+        .with("x-share-password", "secret words");
+    call.await.expect(200);
+    owner
+        .delete(&format!("{at}/share/{share}"))
+        .await
+        .expect(204);
+    json_of(&holder, &version(&fourth))
+        .await
+        .error(404, "not_found", "*");
+}
+
+/// The paths of all GETs of the interface that end, with the identifiers of one account's things.
+async fn all_paths(account: &Account) -> Vec<String> {
+    let c = account.test();
+    let conversation = c.conversation().await;
+    let message = c.message(&conversation, "for nobody else").await;
+    let at = c.document(TEXT).await;
+    let (share, link) = c.share(&at, json!({})).await;
+    let webhook = json!({"url": "https://receiver.example/", "events": ["message.created"]});
+    let webhook = c.post("/v1/webhooks", webhook).await.expect(201);
+    let user = c.user("agent").await;
+    let customer = c.customer().await;
+    let token = link.trim_start_matches("/s/");
+    let version = c.head(&at).await;
+    let filled = |path: &str| {
+        [
+            ("{conversation_id}", &*conversation),
+            ("{message_id}", &message.id("message_id")),
+            ("{document_id}", id_of(&at)),
+            ("{version_id}", &version),
+            ("{version}", &version),
+            ("{share_id}", &share),
+            ("{webhook_id}", &webhook.id("id")),
+            ("{user_id}", &user),
+            ("{customer_id}", &customer),
+            ("{token}", token),
+        ]
+        .into_iter()
+        .fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
+    };
+    let document = c.get("/openapi.json").await.expect(200);
+    let paths = document["paths"].as_object().unwrap().iter();
+    let reads = paths.filter(|(_, methods)| methods.get("get").is_some());
+    let reads = reads.map(|(path, _)| filled(path));
+    // Streams and sockets do not end.
+    let ends = |path: &String| !path.ends_with("/realtime");
+    let mut all: Vec<String> = reads.filter(ends).collect();
+    for page in ["/docs", &link] {
+        let page = page_of(&account.anonymous(), page).await.expect(200);
+        let text = String::from_utf8(page.bytes).unwrap();
+        let files = text.split('"').filter(|part| part.contains("?v="));
+        all.extend(files.map(str::to_owned));
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_cache_that_goes_by_our_headers_alone_serves_nothing_private_to_another() {
+    let server = keeping(300).start();
+    let address = server.address();
+    let nginx = Nginx::caching_everywhere([&address; 3]);
+    let (mine, other) = (server.account().await, server.account().await);
+    let paths = all_paths(&mine).await;
+    assert!(paths.len() > 60, "{paths:?}");
+    let through = |c: Client| c.at(&nginx.address());
+    let (owner, stranger) = (through(mine.test()), through(other.test()));
+    let (operator, nobody) = (through(mine.operator()), through(mine.anonymous()));
+    // Each is asked with the right to it, twice, so that whatever may be kept is kept …
+    for path in &paths {
+        for caller in [&owner, &operator, &owner, &operator] {
+            caller.get(path).await;
+        }
+    }
+    // … and then by those who have none.
+    let mut kept = BTreeSet::new();
+    for path in &paths {
+        for caller in [&stranger, &nobody] {
+            let (answer, was_kept) = asked(caller, path).await;
+            if was_kept {
+                kept.insert(path.clone());
+                let direct = json_of(&mine.anonymous(), path).await.expect(200);
+                assert_eq!(answer.bytes, direct.bytes, "{path}: {answer}");
+            }
+        }
+    }
+    let public = |path: &String| path.starts_with("/s/") || path.contains("?v=");
+    assert!(kept.iter().all(public), "{kept:?}");
+    assert!(kept.iter().any(|path| path.starts_with("/s/")), "{kept:?}");
+    assert!(kept.iter().any(|path| path.contains("/docs/")), "{kept:?}");
+}
+
+#[tokio::test]
+async fn what_is_revoked_is_gone_from_nginx_within_the_stated_time() {
+    let server = keeping(3).start();
+    let address = server.address();
+    let nginx = Nginx::start([&address; 3]);
+    let shared = Shared::new(&server).await;
+    let holder = server.anonymous().at(&nginx.address());
+    let head = shared.owner.head(&shared.at).await;
+    let version = format!("{}/versions/{head}", shared.link);
+    for path in [&shared.link, &version] {
+        assert_eq!(kept(&holder, path).await["content"], TEXT);
+    }
+    // What browsers are shown is another answer at the same address.
+    let page = page_of(&holder, &shared.link).await.expect(200);
+    assert!(page.header("content-type").starts_with("text/html"));
+    // Nothing of what changes the document is kept, and a HEAD is no GET.
+    holder
+        .put(&shared.link, json!({"content": "x"}))
+        .await
+        .error(403, "forbidden", "*");
+    holder.call("HEAD", &shared.link).await.expect(200);
+    let (_, was_kept) = asked(&holder, "/openapi.json").await;
+    assert!(!was_kept);
+    shared.revoke().await;
+    let revoked = Instant::now();
+    for path in [&shared.link, &version] {
+        until("it is gone", SOON, async || {
+            let (answer, _) = asked(&holder, path).await;
+            (answer.status == 404).then_some(())
+        })
+        .await;
+    }
+    // The stated time, and what a busy machine takes to ask.
+    let gone_after = revoked.elapsed();
+    assert!(gone_after < Duration::from_secs(3 + 2), "{gone_after:?}");
+}
+
+/// A server behind Varnish, which it tells of changes; nothing would be gone by itself for an hour. What
+/// a start tells has been told.
+async fn behind_varnish() -> (Server, Varnish) {
+    // The server is found at its port again when it has been started again.
+    let (at, port) = (ReservedPort::new(), ReservedPort::new());
+    let url = format!("http://{}/", port.address());
+    let setup = keeping(3_600).env(PURGE_URL, &url);
+    let server = setup.env("COLLOQUY__SERVER__BIND", &at.address()).start();
+    let varnish = Varnish::start(&port, &server.address());
+    until("it is told of the start, and once more", SOON, async || {
+        (server.metric(DONE).await == 2).then_some(())
+    })
+    .await;
+    (server, varnish)
+}
+
+#[tokio::test]
+async fn varnish_drops_what_was_changed_or_revoked_within_seconds() {
+    let (server, varnish) = behind_varnish().await;
+    let shared = Shared::new(&server).await;
+    let (owner, at) = (&shared.owner, &shared.at);
+    let other = Shared::new(&server).await;
+    let holder = server.anonymous().at(&varnish.address());
+    let link = &*shared.link;
+    let is_shown = async |content: &str| {
+        until("the new text is shown", SOON, async || {
+            let answer = json_of(&holder, link).await.expect(200);
+            (answer["content"] == content).then_some(())
+        })
+        .await;
+        kept(&holder, link).await;
+    };
+    let is_gone = async || {
+        until("it is gone", SOON, async || {
+            (json_of(&holder, link).await.status == 404).then_some(())
+        })
+        .await;
+    };
+    is_shown(TEXT).await;
+    kept(&holder, &other.link).await;
+    owner.write(at, "another text").await;
+    is_shown("another text").await;
+    let permissions = format!("{at}/permissions");
+    owner
+        .put(&permissions, json!({"link_sharing": false}))
+        .await
+        .expect(200);
+    is_gone().await;
+    owner
+        .put(&permissions, json!({"link_sharing": true}))
+        .await
+        .expect(200);
+    is_shown("another text").await;
+    owner.delete(at).await.expect(204);
+    is_gone().await;
+    owner
+        .post(&format!("{at}/restore"), json!({}))
+        .await
+        .expect(200);
+    is_shown("another text").await;
+    shared.revoke().await;
+    is_gone().await;
+    // Nothing else went: what it kept of the other document it has still.
+    let (_, was_kept) = asked(&holder, &other.link).await;
+    assert!(was_kept);
+    // What it is told by stays between us.
+    let answer = json_of(&holder, &other.link).await;
+    assert!(answer.header_opt("surrogate-key").is_none(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_change_right_before_a_kill_is_told_after_the_start() {
+    let (mut server, varnish) = behind_varnish().await;
+    let shared = Shared::new(&server).await;
+    let holder = server.anonymous().at(&varnish.address());
+    for round in 0..3 {
+        kept(&holder, &shared.link).await;
+        let content = format!("text {round}");
+        shared.owner.write(&shared.at, &content).await;
+        server.kill9();
+        server.restart();
+        until("the new text is shown", SOON, async || {
+            let answer = json_of(&holder, &shared.link).await;
+            (answer.status == 200 && answer["content"] == *content).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_purge_that_fails_is_made_again_and_each_is_made_once_more() {
+    let cdn = Receiver::in_turn([Reply::status(503), Reply::status(500)]).await;
+    let server = keeping(300)
+        .env(PURGE_URL, &format!("{}/purge_cache", cdn.url()))
+        .env(PURGE_FORMAT, "cache-tag")
+        .env(PURGE_HEADER, "Authorization: Bearer of-the-tests")
+        .start();
+    let tags = |body: &Value| -> Vec<String> {
+        let tags = body["tags"].as_array().unwrap().iter();
+        tags.map(|tag| tag.as_str().unwrap().to_owned()).collect()
+    };
+    // A start tells of everything, until it is taken, and then once more.
+    for purge in cdn.wait_for(4).await {
+        assert_eq!(purge.method, "POST");
+        assert_eq!(purge.header("authorization"), "Bearer of-the-tests");
+        assert_eq!(purge.header("content-type"), "application/json");
+        assert_eq!(tags(&purge.event()), ["share-links"]);
+    }
+    let shared = Shared::new(&server).await;
+    // Nobody has it: nobody is told.
+    shared.owner.write(&shared.at, "one").await;
+    json_of(&server.anonymous(), &shared.link).await.expect(200);
+    shared.owner.write(&shared.at, "two").await;
+    let comment = json!({"body": "well said", "start_line": 1, "end_line": 1});
+    let comments = format!("{}/comments", shared.at);
+    shared.owner.post(&comments, comment).await.expect(201);
+    let last = cdn.wait_for(6).await.split_off(4);
+    for purge in &last {
+        assert_eq!(tags(&purge.event()), [id_of(&shared.at)]);
+    }
+    let apart = last[1].at - last[0].at;
+    assert!(apart > Duration::from_secs(4), "{apart:?}");
+    until("they are counted", SOON, async || {
+        let counted = (server.metric(DONE).await, server.metric(FAILED).await);
+        (counted == (4, 2)).then_some(())
+    })
+    .await;
+    let log = server.log();
+    assert_eq!(log.matches("takes no purges").count(), 1, "{log}");
+    assert!(log.contains("takes purges again"), "{log}");
+    assert!(!log.contains("of-the-tests"), "{log}");
+}
+
+#[tokio::test]
+async fn settings_that_cant_be_meant_are_refused_by_name() {
+    for (name, value, also) in [
+        ("LINK_SECONDS", "86401", None),
+        ("PURGE_URL", "ftp://cdn.example", Some((LINK_SECONDS, "10"))),
+        ("PURGE_URL", "https://cdn.example", None),
+        ("PURGE_HEADER", "no header", None),
+        ("PURGE_FORMAT", "by-hand", None),
+    ] {
+        let setup = Setup::default().env(&format!("COLLOQUY__SHARED_CACHES__{name}"), value);
+        let setup = match also {
+            Some((name, value)) => setup.env(name, value),
+            None => setup,
+        };
+        let folder = Folder::new();
+        let (status, said) = setup.refused_in(&folder.work());
+        let key = format!("shared_caches.{}", name.to_lowercase());
+        assert!(!status.success() && said.contains(&key), "{said}");
+    }
+}

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::support::raw::{Raw, exchange};
 use crate::support::server::encrypted;
+use crate::support::tool::handshake;
 use crate::support::{
     Account, Authority, Client, OPERATOR, Pair, Server, Setup, process, tool, until,
 };
@@ -201,29 +202,17 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
     );
 }
 
-/// What openssl says of a handshake with the server.
-fn handshake(server: &Server, how: &[&str]) -> String {
-    let mut command = Command::new("openssl");
-    command
-        .args(["s_client", "-connect", &server.address()])
-        .args(how)
-        .stdin(Stdio::null());
-    let output = tool::started("openssl", command.output());
-    let text = [output.stdout, output.stderr].concat();
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 #[tokio::test]
 async fn old_versions_of_tls_and_weak_ciphers_are_refused() {
     let (server, _authority, _) = start(Setup::default());
     for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
-        let told = handshake(&server, &[version, "-alpn", "h2,http/1.1"]);
+        let told = handshake(&server.address(), &[version, "-alpn", "h2,http/1.1"]);
         assert!(told.contains(&format!("New, {name}, Cipher is ")), "{told}");
         assert!(told.contains("ALPN protocol: h2"), "{told}");
     }
     let any = "ALL:@SECLEVEL=0";
     for version in ["-tls1", "-tls1_1"] {
-        let told = handshake(&server, &[version, "-cipher", any]);
+        let told = handshake(&server.address(), &[version, "-cipher", any]);
         // It is the server that refuses it, and not this client.
         assert!(told.contains("SSL alert number"), "{version}: {told}");
         assert!(told.contains("Cipher is (NONE)"), "{version}: {told}");
@@ -234,7 +223,7 @@ async fn old_versions_of_tls_and_weak_ciphers_are_refused() {
         "AES128-GCM-SHA256",
     ] {
         let cipher = format!("{cipher}:@SECLEVEL=0");
-        let told = handshake(&server, &["-tls1_2", "-cipher", &cipher]);
+        let told = handshake(&server.address(), &["-tls1_2", "-cipher", &cipher]);
         assert!(told.contains("alert handshake failure"), "{cipher}: {told}");
     }
 }

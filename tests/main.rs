@@ -83,6 +83,7 @@ mod redaction;
 mod release_binary;
 mod released;
 mod reload;
+mod revoked_certificates;
 mod scopes;
 mod service_manager;
 mod settings;

@@ -97,6 +97,7 @@ mod support;
 mod tidy;
 mod timers;
 mod tls;
+mod tls_scan;
 mod traces;
 mod unreadable;
 mod usage;

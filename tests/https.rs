@@ -171,7 +171,9 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
     let shaking = TlsConnector::from(Arc::new(tls));
     let stream = shaking.connect(name, stream.unwrap()).await.unwrap();
     let mut taking_nothing = h2::client::Builder::new();
-    taking_nothing.initial_window_size(0);
+    taking_nothing
+        .initial_window_size(0)
+        .initial_max_send_streams(1);
     let (mut sender, connection) = taking_nothing.handshake::<_, Bytes>(stream).await.unwrap();
     let connection = tokio::spawn(connection);
     let url = format!("https://{}/openapi.json", server.address());
@@ -186,6 +188,7 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
             body.data().await
         }));
     }
+    assert_eq!(sender.current_max_send_streams(), 100, "the server's bound");
     server.anonymous().get("/openapi.json").await.expect(200);
     for answer in answers {
         let piece = timeout(SOON, answer).await.expect("it is cut off");

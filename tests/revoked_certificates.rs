@@ -139,7 +139,8 @@ async fn exchanged_lists_hold_without_a_restart_and_for_connections_that_are_the
         .is_told("must have a list of each authority in tls.admin_client_ca")
         .await;
     assert!(fixture.lets_in(&good).await);
-    // Several lists in one file are one.
+    // All lists of a file count: that of these operators and another one.
+    let third = fixture.operators.issue("third");
     let lists = [
         Authority::new().revoke(&[]),
         fixture.operators.revoke(&[&good]),
@@ -149,6 +150,7 @@ async fn exchanged_lists_hold_without_a_restart_and_for_connections_that_are_the
         (!fixture.lets_in(&good).await).then_some(())
     })
     .await;
+    assert!(fixture.lets_in(&third).await);
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ use crate::support::{Authority, Nameserver, Person, Server, files, process, tool
 
 /// An order takes a few seconds, and a dead node's lease ten.
 const SOON: Duration = Duration::from_secs(90);
+/// Less than the wait after a failure.
+const AT_ONCE: Duration = Duration::from_secs(30);
 
 /// The certificate that is shown to whoever asks for this name, and trusts as that says; none where
 /// the handshake fails.
@@ -69,6 +71,11 @@ async fn each_name_is_proven_over_http_and_shown_its_own_certificate() {
         (orders(&server, "issued").await == 2).then_some(())
     })
     .await;
+    let accounts = server.log().matches("an account was made").count();
+    assert_eq!(
+        accounts, 1,
+        "the second order is of the first one's account"
+    );
     assert_eq!(readiness(&server).await, "ready\n");
     assert_eq!(server.metric("tls_certificates_missing").await, 0);
     for name in ["a.example", "b.example"] {
@@ -113,7 +120,7 @@ async fn a_name_is_proven_in_tls_where_no_plain_http_is_listened_to() {
     let pebble = Pebble::start(Issuing::default()).await;
     let server = pebble.setup(&["a.example"]).start();
     let tls = pebble.trusting().await;
-    certified(&server, "a.example", &tls).await;
+    let own = certified(&server, "a.example", &tls).await;
     for (protocol, version) in [
         ("h2", reqwest::Version::HTTP_2),
         ("http/1.1", reqwest::Version::HTTP_11),
@@ -140,6 +147,8 @@ async fn a_name_is_proven_in_tls_where_no_plain_http_is_listened_to() {
     );
     // A name that is not ours gets the certificate of one that is, and its client refuses it.
     assert!(shown(&server.address(), "b.example", &tls).await.is_none());
+    let other = shown(&server.address(), "b.example", &server.tls()).await;
+    assert_eq!(other, Some(own));
 }
 
 #[tokio::test]
@@ -189,8 +198,12 @@ async fn a_server_without_a_certificate_serves_and_says_what_is_missing() {
     );
     // It is tried again in a minute, or as soon as an operator wants it.
     pebble.go_on().await;
+    let tls = pebble.trusting().await;
     process::signal("HUP", server.pid());
-    certified(&server, "a.example", &pebble.trusting().await).await;
+    until("it is tried again at once", AT_ONCE, async || {
+        shown(&server.address(), "a.example", &tls).await
+    })
+    .await;
     assert_eq!(orders(&server, "failed").await, 1);
     until("nothing is missing", SOON, async || {
         let overview = operator.page("/console/overview").await;
@@ -298,7 +311,9 @@ async fn what_the_authority_refuses_is_told_and_keeps_no_other_name_waiting() {
         elsewhere.contains("127.0.0.77") || elsewhere.contains("connection"),
         "{elsewhere}"
     );
-    assert!(elsewhere.contains("next_in_seconds="), "{elsewhere}");
+    let (_, next) = elsewhere.split_once("next_in_seconds=").expect("the wait");
+    let next = next.split(' ').next().unwrap().trim().parse().unwrap();
+    assert!((48..=72).contains(&next), "a minute or so: {elsewhere}");
     assert_eq!(orders(&server, "failed").await, 2);
     // A life that begins anew does not try again before its time.
     let orders_before = pebble.counts().1;

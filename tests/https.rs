@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::support::raw::{Raw, exchange};
 use crate::support::server::encrypted;
+use crate::support::tool::handshake;
 use crate::support::{
     Account, Authority, Client, OPERATOR, Pair, Server, Setup, process, tool, until,
 };
@@ -170,7 +171,9 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
     let shaking = TlsConnector::from(Arc::new(tls));
     let stream = shaking.connect(name, stream.unwrap()).await.unwrap();
     let mut taking_nothing = h2::client::Builder::new();
-    taking_nothing.initial_window_size(0);
+    taking_nothing
+        .initial_window_size(0)
+        .initial_max_send_streams(1);
     let (mut sender, connection) = taking_nothing.handshake::<_, Bytes>(stream).await.unwrap();
     let connection = tokio::spawn(connection);
     let url = format!("https://{}/openapi.json", server.address());
@@ -185,6 +188,7 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
             body.data().await
         }));
     }
+    assert_eq!(sender.current_max_send_streams(), 100, "the server's bound");
     server.anonymous().get("/openapi.json").await.expect(200);
     for answer in answers {
         let piece = timeout(SOON, answer).await.expect("it is cut off");
@@ -201,29 +205,17 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
     );
 }
 
-/// What openssl says of a handshake with the server.
-fn handshake(server: &Server, how: &[&str]) -> String {
-    let mut command = Command::new("openssl");
-    command
-        .args(["s_client", "-connect", &server.address()])
-        .args(how)
-        .stdin(Stdio::null());
-    let output = tool::started("openssl", command.output());
-    let text = [output.stdout, output.stderr].concat();
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 #[tokio::test]
 async fn old_versions_of_tls_and_weak_ciphers_are_refused() {
     let (server, _authority, _) = start(Setup::default());
     for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
-        let told = handshake(&server, &[version, "-alpn", "h2,http/1.1"]);
+        let told = handshake(&server.address(), &[version, "-alpn", "h2,http/1.1"]);
         assert!(told.contains(&format!("New, {name}, Cipher is ")), "{told}");
         assert!(told.contains("ALPN protocol: h2"), "{told}");
     }
     let any = "ALL:@SECLEVEL=0";
     for version in ["-tls1", "-tls1_1"] {
-        let told = handshake(&server, &[version, "-cipher", any]);
+        let told = handshake(&server.address(), &[version, "-cipher", any]);
         // It is the server that refuses it, and not this client.
         assert!(told.contains("SSL alert number"), "{version}: {told}");
         assert!(told.contains("Cipher is (NONE)"), "{version}: {told}");
@@ -234,7 +226,7 @@ async fn old_versions_of_tls_and_weak_ciphers_are_refused() {
         "AES128-GCM-SHA256",
     ] {
         let cipher = format!("{cipher}:@SECLEVEL=0");
-        let told = handshake(&server, &["-tls1_2", "-cipher", &cipher]);
+        let told = handshake(&server.address(), &["-tls1_2", "-cipher", &cipher]);
         assert!(told.contains("alert handshake failure"), "{cipher}: {told}");
     }
 }

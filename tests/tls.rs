@@ -1,9 +1,7 @@
 //! The console through the nginx of `deploy/`, as operators set it up: over TLS, and no other way.
 
-use std::process::{Command, Stdio};
-
 use super::support::console::PASSWORD;
-use super::support::{Nginx, OPERATOR, Person, Server, Setup, tool};
+use super::support::{Nginx, OPERATOR, Person, Server, Setup, tool::handshake};
 
 const HSTS: &str = "strict-transport-security";
 const TWO_YEARS: &str = "max-age=63072000";
@@ -88,28 +86,16 @@ async fn plain_http_leads_to_https_and_nothing_is_served_over_it() {
     assert_eq!(kept.total(), 0);
 }
 
-/// What openssl says of a handshake with nginx.
-fn handshake(nginx: &Nginx, how: &[&str]) -> String {
-    let mut command = Command::new("openssl");
-    command
-        .args(["s_client", "-connect", &nginx.encrypted()])
-        .args(how)
-        .stdin(Stdio::null());
-    let output = tool::started("openssl", command.output());
-    let text = [output.stdout, output.stderr].concat();
-    String::from_utf8_lossy(&text).into_owned()
-}
-
 #[tokio::test]
 async fn old_versions_of_tls_and_weak_ciphers_are_refused() {
     let (_server, nginx) = behind_nginx();
     let any = "ALL:@SECLEVEL=0";
     for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
-        let told = handshake(&nginx, &[version]);
+        let told = handshake(&nginx.encrypted(), &[version]);
         assert!(told.contains(&format!("New, {name}, Cipher is ")), "{told}");
     }
     for version in ["-tls1", "-tls1_1"] {
-        let told = handshake(&nginx, &[version, "-cipher", any]);
+        let told = handshake(&nginx.encrypted(), &[version, "-cipher", any]);
         // It is nginx that refuses it, and not this client.
         assert!(told.contains("alert protocol version"), "{version}: {told}");
     }
@@ -120,7 +106,7 @@ async fn old_versions_of_tls_and_weak_ciphers_are_refused() {
         "ECDHE-ECDSA-NULL-SHA",
     ] {
         let weak = format!("{cipher}:@SECLEVEL=0");
-        let told = handshake(&nginx, &["-tls1_2", "-cipher", &weak]);
+        let told = handshake(&nginx.encrypted(), &["-tls1_2", "-cipher", &weak]);
         assert!(told.contains("alert handshake failure"), "{cipher}: {told}");
     }
 }

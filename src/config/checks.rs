@@ -521,39 +521,8 @@ impl Domains {
 impl Tls {
     /// What can be said without the files: these are looked at by whoever speaks TLS with them.
     fn check(&self, server: &Server) -> Result<(), Wrong> {
-        let has_files = !self.certificate.is_empty();
-        for (key, value, needs, is_there) in [
-            ("tls.key", &self.key, "tls.certificate", has_files),
-            (
-                "tls.admin_client_ca",
-                &self.admin_client_ca,
-                "tls.certificate or tls.acme.domains",
-                self.is_on(),
-            ),
-            (
-                "tls.redirect_from",
-                &self.redirect_from,
-                "tls.certificate or tls.acme.domains",
-                self.is_on(),
-            ),
-            (
-                "tls.admin_client_certificate",
-                &self.admin_client_certificate,
-                "tls.admin_client_key",
-                !self.admin_client_key.is_empty(),
-            ),
-            (
-                "tls.admin_client_key",
-                &self.admin_client_key,
-                "tls.admin_client_certificate",
-                !self.admin_client_certificate.is_empty(),
-            ),
-        ] {
-            if !value.is_empty() && !is_there {
-                wrong(key, &format!("must be empty unless {needs} is given"))?;
-            }
-        }
-        if has_files && self.key.is_empty() {
+        self.check_what_needs_another()?;
+        if !self.certificate.is_empty() && self.key.is_empty() {
             wrong("tls.key", "must be given where tls.certificate is")?;
         }
         if !(self.check_seconds > 0.0 && self.check_seconds <= 86_400.0) {
@@ -579,6 +548,48 @@ impl Tls {
             )?;
         }
         self.acme.check()
+    }
+
+    fn check_what_needs_another(&self) -> Result<(), Wrong> {
+        let has_files = !self.certificate.is_empty();
+        for (key, value, needs, is_there) in [
+            ("tls.key", &self.key, "tls.certificate", has_files),
+            (
+                "tls.admin_client_ca",
+                &self.admin_client_ca,
+                "tls.certificate or tls.acme.domains",
+                self.is_on(),
+            ),
+            (
+                "tls.admin_client_crl",
+                &self.admin_client_crl,
+                "tls.admin_client_ca",
+                !self.admin_client_ca.is_empty(),
+            ),
+            (
+                "tls.redirect_from",
+                &self.redirect_from,
+                "tls.certificate or tls.acme.domains",
+                self.is_on(),
+            ),
+            (
+                "tls.admin_client_certificate",
+                &self.admin_client_certificate,
+                "tls.admin_client_key",
+                !self.admin_client_key.is_empty(),
+            ),
+            (
+                "tls.admin_client_key",
+                &self.admin_client_key,
+                "tls.admin_client_certificate",
+                !self.admin_client_certificate.is_empty(),
+            ),
+        ] {
+            if !value.is_empty() && !is_there {
+                wrong(key, &format!("must be empty unless {needs} is given"))?;
+            }
+        }
+        Ok(())
     }
 }
 

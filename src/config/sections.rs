@@ -101,6 +101,7 @@ pub struct Tls {
     pub certificate: String,
     pub key: String,
     pub admin_client_ca: String,
+    pub admin_client_crl: String,
     pub admin_client_certificate: String,
     pub admin_client_key: String,
     pub check_seconds: f64,

@@ -21,7 +21,7 @@ pub(crate) fn check(app: &AppState, request: &HttpRequest) -> Result<(), Problem
     match tls.vouches_for(shown.unwrap_or_default()) {
         true => Ok(()),
         false => Err(Problem::forbidden(
-            "operators must show a client certificate for which [tls] admin_client_ca vouches",
+            "operators must show a client certificate for which [tls] admin_client_ca vouches and that admin_client_crl does not take back",
         )),
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SigningKey};
 use x509_cert::Certificate;
-use x509_cert::der::Decode;
+use x509_cert::crl::CertificateList;
+use x509_cert::der::{Decode, Encode};
 use x509_cert::time::Time;
 
 use super::bad;
@@ -36,6 +37,7 @@ pub(super) struct Texts {
     /// The certificate and its key, where there are files of them.
     own: Option<(Vec<u8>, Vec<u8>)>,
     admin_client_ca: Option<Vec<u8>>,
+    admin_client_crl: Option<Vec<u8>>,
 }
 
 impl Texts {
@@ -44,8 +46,10 @@ impl Texts {
     /// # Errors
     /// A file can't be read.
     pub(super) fn read(settings: &Tls) -> Result<Self, ConfigError> {
-        let authorities = Some(&settings.admin_client_ca).filter(|ca| !ca.is_empty());
-        let read_authorities = |ca: &String| text("admin_client_ca", ca);
+        let read = |key: &str, setting: &String| {
+            let given = Some(setting).filter(|setting| !setting.is_empty());
+            given.map(|setting| text(key, setting)).transpose()
+        };
         let own = match settings.certificate.as_str() {
             "" => None,
             certificate => Some((
@@ -55,7 +59,8 @@ impl Texts {
         };
         Ok(Texts {
             own,
-            admin_client_ca: authorities.map(read_authorities).transpose()?,
+            admin_client_ca: read("admin_client_ca", &settings.admin_client_ca)?,
+            admin_client_crl: read("admin_client_crl", &settings.admin_client_crl)?,
         })
     }
 }
@@ -68,6 +73,8 @@ pub(super) struct Identity {
     pub(super) ends_unix_seconds: Option<i64>,
     /// Who vouches for operators; none where they need no certificate.
     pub(super) operators: Option<Arc<dyn ClientCertVerifier>>,
+    /// When the first of their revocation lists ends, in seconds since 1970.
+    pub(super) lists_end_unix_seconds: Option<i64>,
 }
 
 impl Identity {
@@ -87,14 +94,14 @@ impl Identity {
         let own = texts.own.as_ref();
         let own = own.map(|own| of_files(settings, own)).transpose()?;
         let (certified, ends_unix_seconds) = own.unzip();
-        let authorities = texts.admin_client_ca.as_deref();
-        let operators = authorities.map(vouching).transpose();
-        let operators =
-            operators.map_err(|right| bad("admin_client_ca", &settings.admin_client_ca, right))?;
+        let vouching = texts.admin_client_ca.as_ref();
+        let vouching = vouching.map(|ca| vouching_for_operators(settings, ca, texts));
+        let (operators, lists_end_unix_seconds) = vouching.transpose()?.unzip();
         Ok(Identity {
             certified,
             ends_unix_seconds,
             operators,
+            lists_end_unix_seconds: lists_end_unix_seconds.flatten(),
         })
     }
 }
@@ -155,23 +162,107 @@ pub(super) fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     key.map_err(|error| format!("must be an RSA, ECDSA or Ed25519 key: {error}"))
 }
 
-/// Looks whether these authorities vouch for a client's certificate, where it shows one.
-fn vouching(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
+/// What authorities have revoked.
+#[derive(Default)]
+struct RevocationLists {
+    lists: Vec<CertificateRevocationListDer<'static>>,
+    /// When the first of them ends, in seconds since 1970.
+    end_unix_seconds: Option<i64>,
+}
+
+impl RevocationLists {
+    /// All lists of a text, of which there must be one of each of these authorities: without it none of
+    /// its certificates would be taken.
+    fn of(pem: &[u8], authorities: &[CertificateDer<'static>]) -> Result<Self, String> {
+        let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+        let lists = lists.map_err(|error| format!("must be revocation lists in PEM: {error}"))?;
+        if lists.is_empty() {
+            return Err("must be revocation lists in PEM, and there is none".to_owned());
+        }
+        let (mut issuers, mut ends) = (Vec::new(), Vec::new());
+        for list in &lists {
+            let (issuer, end) = described(list)?;
+            issuers.push(issuer);
+            ends.push(end);
+        }
+        for authority in authorities {
+            let subject = Certificate::from_der(authority).map(|one| one.tbs_certificate.subject);
+            let subject = subject.and_then(|subject| subject.to_der());
+            if !subject.is_ok_and(|subject| issuers.contains(&subject)) {
+                return Err("must have a list of each authority in tls.admin_client_ca".to_owned());
+            }
+        }
+        Ok(RevocationLists {
+            lists,
+            end_unix_seconds: ends.into_iter().min(),
+        })
+    }
+}
+
+/// Of whom a list is, in DER, and when it ends, in seconds since 1970.
+fn described(list: &CertificateRevocationListDer<'static>) -> Result<(Vec<u8>, i64), String> {
+    let list = CertificateList::from_der(list)
+        .map_err(|error| format!("must be revocation lists of X.509, version 2: {error}"))?;
+    let list = list.tbs_cert_list;
+    let issuer = list.issuer.to_der().map_err(|error| error.to_string())?;
+    let end = list.next_update.and_then(unix_seconds);
+    let end =
+        end.ok_or("must be revocation lists that say when the next one comes (nextUpdate)")?;
+    Ok((issuer, end))
+}
+
+/// Who vouches for operators: these authorities, but for what their lists revoke; and when the first
+/// of the lists ends.
+fn vouching_for_operators(
+    settings: &Tls,
+    authorities: &[u8],
+    texts: &Texts,
+) -> Result<(Arc<dyn ClientCertVerifier>, Option<i64>), ConfigError> {
+    let wrong = |right| bad("admin_client_ca", &settings.admin_client_ca, right);
+    let authorities = certificates(authorities).map_err(wrong)?;
+    let wrong_list = |right| bad("admin_client_crl", &settings.admin_client_crl, right);
+    let lists = texts.admin_client_crl.as_ref();
+    let lists = lists.map(|lists| RevocationLists::of(lists, &authorities));
+    let lists = lists.transpose().map_err(wrong_list)?.unwrap_or_default();
+    let roots = roots(authorities).map_err(wrong)?;
+    let verifier = vouching(roots, lists.lists).map_err(wrong_list)?;
+    Ok((verifier, lists.end_unix_seconds))
+}
+
+fn roots(authorities: Vec<CertificateDer<'static>>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for authority in certificates(authorities)? {
+    for authority in authorities {
         let added = roots.add(authority);
         added.map_err(|error| format!("must be authorities' certificates: {error}"))?;
     }
+    Ok(roots)
+}
+
+/// Looks whether these authorities, of which there is one at least, vouch for a client's certificate,
+/// where it shows one. What no list tells of, or one that has ended, counts as revoked: that a
+/// certificate is good has to be known.
+fn vouching(
+    roots: RootCertStore,
+    lists: Vec<CertificateRevocationListDer<'static>>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
         .allow_unauthenticated()
+        .with_crls(lists)
+        .enforce_revocation_expiration()
         .build()
-        .map_err(|error| format!("must be authorities' certificates: {error}"))
+        .map_err(|error| format!("must be revocation lists that can be used: {error}"))
 }
 
 /// When a certificate begins and ends, in seconds since 1970; none where it is none.
 pub(super) fn validity(certificate: &CertificateDer<'static>) -> Option<(i64, i64)> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let validity = certificate.tbs_certificate.validity;
-    let seconds = |at: Time| i64::try_from(at.to_unix_duration().as_secs()).ok();
-    Some((seconds(validity.not_before)?, seconds(validity.not_after)?))
+    Some((
+        unix_seconds(validity.not_before)?,
+        unix_seconds(validity.not_after)?,
+    ))
+}
+
+fn unix_seconds(at: Time) -> Option<i64> {
+    i64::try_from(at.to_unix_duration().as_secs()).ok()
 }

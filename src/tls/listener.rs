@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -32,6 +33,10 @@ struct InForce {
     /// When the certificate of the files ends, in seconds since 1970.
     ends_unix_seconds: Option<i64>,
     operators: Option<Arc<dyn ClientCertVerifier>>,
+    /// When the first revocation list of operators' authorities ends, in seconds since 1970.
+    lists_end_unix_seconds: Option<i64>,
+    /// Whether the log says already that it has.
+    is_end_told: AtomicBool,
 }
 
 /// Where it comes from.
@@ -182,6 +187,20 @@ impl ListenerTls {
         }
     }
 
+    /// Tells once that a revocation list has ended: operators are locked out until another is there.
+    fn tell_of_ended_list(&self) {
+        let in_force = self.in_force.load();
+        let now = Timestamp::now().unix_seconds();
+        let has_ended = in_force
+            .lists_end_unix_seconds
+            .is_some_and(|end| end <= now);
+        if has_ended && !in_force.is_end_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a list of [tls] admin_client_crl has ended: client certificates of its authority are refused until a newer one is in its place"
+            );
+        }
+    }
+
     fn put_in_force(&self, in_force: InForce) {
         self.in_force.store(Arc::new(in_force));
         let days_left = self.days_left();
@@ -209,6 +228,8 @@ impl InForce {
             config: Arc::new(config),
             ends_unix_seconds: identity.ends_unix_seconds,
             operators: identity.operators,
+            lists_end_unix_seconds: identity.lists_end_unix_seconds,
+            is_end_told: AtomicBool::new(false),
         })
     }
 }
@@ -262,6 +283,7 @@ pub(crate) async fn keep_fresh(tls: Arc<ListenerTls>, every: Duration) -> Infall
         actix_web::rt::spawn(keep_certificates(Arc::clone(acme), every));
     }
     loop {
+        tls.tell_of_ended_list();
         tokio::time::sleep(every).await;
         tls.refresh();
     }

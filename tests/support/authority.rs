@@ -13,8 +13,27 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::client::no_tls;
 use super::tool;
 
-/// Without openssl's own settings, which would make an authority of each certificate.
-const SETTINGS: &str = "[req]\ndistinguished_name = dn\n[dn]\n";
+/// Without openssl's own settings, which would make an authority of each certificate. What was revoked
+/// stands in a database beside it; a list with a number is one of version 2.
+const SETTINGS: &str = "[req]
+distinguished_name = dn
+[dn]
+[ca]
+default_ca = own
+[own]
+database = revoked.txt
+crlnumber = number
+default_md = sha256
+[delta]
+database = revoked.txt
+crlnumber = number
+default_md = sha256
+crl_extensions = changes
+[changes]
+2.5.29.27 = critical,ASN1:INTEGER:1
+";
+/// A list ends so long after it was made.
+const LIST_HOURS: [&str; 2] = ["-crlhours", "24"];
 
 /// Files of a certificate and its private key.
 #[derive(Clone)]
@@ -46,9 +65,20 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let folder =
             tempfile::TempDir::with_prefix_in("authority-", env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::write(folder.path().join("openssl.cnf"), SETTINGS).unwrap();
-        let extensions = ["basicConstraints=critical,CA:TRUE"];
-        let own = made(folder.path(), "authority", &extensions, None);
+        for (file, text) in [
+            ("openssl.cnf", SETTINGS),
+            ("revoked.txt", ""),
+            ("number", "01\n"),
+        ] {
+            fs::write(folder.path().join(file), text).unwrap();
+        }
+        let extensions = [
+            "basicConstraints=critical,CA:TRUE",
+            "keyUsage=critical,keyCertSign,cRLSign",
+            "subjectKeyIdentifier=hash",
+        ];
+        let name = folder.path().file_name().unwrap().to_str().unwrap();
+        let own = made(folder.path(), name, &extensions, None);
         Self { folder, own }
     }
 
@@ -62,8 +92,38 @@ impl Authority {
         let extensions = [
             "subjectAltName=DNS:localhost,IP:127.0.0.1",
             "basicConstraints=critical,CA:FALSE",
+            "keyUsage=critical,digitalSignature",
+            "extendedKeyUsage=serverAuth,clientAuth",
+            "authorityKeyIdentifier=keyid",
         ];
         made(self.folder.path(), name, &extensions, Some(&self.own))
+    }
+
+    /// Revokes these beside those before; gives the list of all of them, which ends in a day.
+    pub(crate) fn revoke(&self, pairs: &[&Pair]) -> Vec<u8> {
+        for pair in pairs {
+            let certificate = pair.certificate.display().to_string();
+            self.ca(&["-revoke", &certificate]);
+        }
+        self.list(&LIST_HOURS)
+    }
+
+    /// The list of what it has revoked, with that end in openssl's words.
+    pub(crate) fn list(&self, end: &[&str]) -> Vec<u8> {
+        let file = self.folder.path().join("list.pem");
+        let out = file.display().to_string();
+        self.ca(&[&["-gencrl", "-out", &out], end].concat());
+        fs::read(file).unwrap()
+    }
+
+    fn ca(&self, what: &[&str]) {
+        let mut command = Command::new("openssl");
+        command.args(["ca", "-config", "openssl.cnf"]).args(what);
+        command.arg("-cert").arg(&self.own.certificate);
+        command.arg("-keyfile").arg(&self.own.key);
+        command.current_dir(self.folder.path());
+        let done = tool::started("openssl", command.output());
+        assert!(done.status.success(), "{done:?}");
     }
 
     /// A client that trusts it and nobody else.

@@ -2,6 +2,7 @@
 //! Debian package to install.
 
 use std::io::{self, ErrorKind};
+use std::process::{Command, Stdio};
 
 /// The Debian package of each program.
 const PACKAGES: [(&str, &str); 19] = [
@@ -42,4 +43,16 @@ pub(crate) fn is_missing(program: &str) -> ! {
     let package = package.map_or(program, |(_, package)| package);
     eprintln!("{program} is missing: apt-get install {package} (tests/run installs it)");
     std::panic::resume_unwind(Box::new("a tool is missing"))
+}
+
+/// What openssl says of a handshake with whoever listens at this address.
+pub(crate) fn handshake(address: &str, how: &[&str]) -> String {
+    let mut command = Command::new("openssl");
+    command
+        .args(["s_client", "-connect", address])
+        .args(how)
+        .stdin(Stdio::null());
+    let output = started("openssl", command.output());
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
 }

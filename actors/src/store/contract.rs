@@ -58,6 +58,8 @@ pub(super) use self::erasing::{
     the_bytes_of_a_conversation_are_those_of_its_texts,
     the_files_of_a_conversation_are_known_when_it_is_gone,
     what_is_still_erased_is_told_until_no_file_holds_it,
+    what_is_to_be_erased_is_loaded_without_its_texts,
+    what_may_have_to_be_erased_is_listed_by_number,
     what_was_said_in_an_erased_conversation_leaves_the_files,
 };
 pub(super) use self::events::{
@@ -185,6 +187,8 @@ macro_rules! contract {
             the_files_of_a_conversation_are_known_when_it_is_gone,
             what_is_still_erased_is_told_until_no_file_holds_it,
             what_was_said_in_an_erased_conversation_leaves_the_files,
+            what_is_to_be_erased_is_loaded_without_its_texts,
+            what_may_have_to_be_erased_is_listed_by_number,
         }
     };
     ($bench:ty: $($promise:ident),* $(,)?) => {$(

@@ -22,12 +22,16 @@ use crate::conversation::messages::{
 };
 use crate::conversation::{Conversation, EraseConversation};
 use crate::idempotency::Known;
-use crate::store::{Facets, FeedRow, RecordQuery, StoredPage, StoredRecord, TimedQuery, Timing};
+use crate::store::{
+    ErasableConversation, ErasableQuery, Erasing, Facets, FeedRow, RecordQuery, Stored, StoredPage,
+    StoredRecord, TimedQuery, Timing,
+};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::commit::{
     Chore, ConstraintViolation, ErasedConversation, NameField, RecordName,
 };
+use colloquy_model::conversation::ConversationState;
 use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
@@ -48,6 +52,100 @@ fn erase(tenant: Tenant) -> EraseConversation {
         erasure: ERASURE,
         closed_before: None,
     }
+}
+
+/// The identifiers of what may have to be erased, two at a time, in their order.
+fn erasable<B: Bench>(house: &House<B>, erasing: Erasing) -> Vec<ErasableConversation> {
+    let (mut behind, mut all) = (EntityNumber::ZERO, Vec::new());
+    loop {
+        let query = ErasableQuery {
+            tenant: live(),
+            erasing,
+            behind,
+            limit: 2,
+        };
+        let page = wait(house.store().erasable(query)).unwrap();
+        let Some(last) = page.last() else { return all };
+        assert!(page.len() <= 2);
+        behind = last.id.number();
+        all.extend(page);
+    }
+}
+
+pub(in crate::store) fn what_may_have_to_be_erased_is_listed_by_number<B: Bench>() {
+    let house = House::<B>::lagging();
+    let (ada, eve) = (house.customer(live(), "Ada"), house.customer(live(), "Eve"));
+    let mut talks: Vec<_> = (0..5)
+        .map(|_| house.conversation(live(), ada, Some("first")))
+        .collect();
+    let mut of_eve = house.conversation(live(), eve, None);
+    let stranger = house.customer(other(), "Ada");
+    house
+        .conversation(other(), stranger, None)
+        .ask(CloseConversation::default())
+        .unwrap();
+    talks[1]
+        .send("a message that the header lags behind")
+        .unwrap();
+    talks[2].ask(CloseConversation::default()).unwrap();
+    of_eve.ask(CloseConversation::default()).unwrap();
+    talks.remove(4).ask(erase(live())).unwrap();
+    let told = |house: &House<B>| {
+        let of_ada: Vec<_> = erasable(house, Erasing::OfCustomer(ada))
+            .into_iter()
+            .map(|one| (one.id, one.messages, one.closed_at.is_some()))
+            .collect();
+        let wanted = [(0, 1, false), (1, 2, false), (2, 1, true), (3, 1, false)];
+        let wanted = wanted.map(|(at, messages, closed)| (talks[at].id, messages, closed));
+        assert_eq!(of_ada, wanted);
+        let closed: Vec<_> = erasable(house, Erasing::Closed)
+            .into_iter()
+            .map(|one| one.id)
+            .collect();
+        assert_eq!(closed, [talks[2].id, of_eve.id]);
+    };
+    told(&house);
+    told(&house.crash());
+}
+
+pub(in crate::store) fn what_is_to_be_erased_is_loaded_without_its_texts<B: Bench>() {
+    let house = House::<B>::new();
+    let user = house.user(live(), "agent@example.org").unwrap().id;
+    let customer = house.customer(live(), "Ada");
+    let mut conversation = house.conversation(live(), customer, Some("first"));
+    let changed = json!({"priority": "high", "assignee_id": user, "metadata": {"a": "b"}});
+    conversation.ask(change(changed)).unwrap();
+    conversation.send("second").unwrap();
+    conversation.ask(CloseConversation::default()).unwrap();
+    let load = |house: &House<B>| {
+        let found = house.store().load_to_erase(conversation.subject());
+        wait(found).unwrap()
+    };
+    let bare = |house: &House<B>| {
+        let found = load(house).unwrap();
+        let whole = house.store().load(conversation.subject());
+        let Some(Stored::Conversation(whole)) = wait(whole).unwrap() else {
+            unreachable!("it is there")
+        };
+        let state = ConversationState {
+            metadata: "{}".into(),
+            activated_at: found.state.activated_at,
+            ..whole.state
+        };
+        assert_eq!(found.state, state);
+        assert_eq!(
+            (found.tenant, found.sequence, found.updated_at, found.counts),
+            (whole.tenant, whole.sequence, whole.updated_at, whole.counts)
+        );
+        assert_eq!(found.counts.total(), 2);
+    };
+    bare(&house);
+    let house = house.crash();
+    bare(&house);
+    let mut conversation = house.reopened(conversation.id);
+    conversation.ask(erase(live())).unwrap();
+    let found = house.store().load_to_erase(conversation.subject());
+    assert!(wait(found).unwrap().is_none());
 }
 
 /// What is left to be done of a conversation that is erased.

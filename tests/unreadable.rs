@@ -12,7 +12,7 @@ use crate::support::server::Folder;
 use crate::support::socket::Ended;
 use crate::support::stored::{blob, execute, query};
 use crate::support::{
-    Client, EventStream, Receiver, Server, Setup, Socket, unique, until, until_now,
+    Answer, Client, EventStream, Receiver, Server, Setup, Socket, unique, until, until_now,
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -153,47 +153,71 @@ async fn metadata_that_can_t_be_read_is_not_patched_over() {
     damaged.assert_stored(("conversations", "metadata"), &of, &half);
 }
 
-/// Everything of a customer can be erased whatever of it can't be read, and goes from the file.
-#[tokio::test]
-async fn a_conversation_that_can_t_be_read_is_erased_all_the_same() {
-    let (mut damaged, c) = Damaged::start().await;
-    let customer = c.customer().await;
-    let neighbour = c.conversation().await;
-    let words: Vec<String> = (0..4).map(|_| unique("wordof").replace('-', "x")).collect();
+/// Conversations of one customer, each with a word of its own in its metadata and its first message;
+/// the second one is closed.
+async fn with_words(c: &Client, customer: &str) -> (Vec<String>, Vec<String>) {
+    let words = (0..4).map(|_| unique("wordof").replace('-', "x"));
+    let words: Vec<String> = words.collect();
     let mut conversations = Vec::new();
     for word in &words {
-        let new =
-            json!({"customer_id": customer, "initial_message": word, "metadata": {"note": word}});
+        let new = json!({
+            "customer_id": customer, "initial_message": word, "metadata": {"note": word},
+        });
         let made = c.post("/v1/conversations", new).await.expect(201);
         conversations.push(made.id("conversation_id"));
     }
-    let numbers: Vec<i64> = conversations.iter().map(|id| number(id)).collect();
     let close = format!("/v1/conversations/{}/close", conversations[1]);
     c.post(&close, json!({})).await.expect(200);
+    (conversations, words)
+}
+
+/// What happened in these conversations is still told, as far as it can be read.
+fn assert_events_stay(events: &Answer, conversations: &[String]) {
+    let of = |id: &String| {
+        let own = |event: &&Value| event["data"]["conversation_id"] == id.as_str();
+        let kinds = events.data().iter().filter(own);
+        let kinds = kinds.map(|event| event["event"].as_str().unwrap());
+        kinds.collect::<Vec<_>>().join(" ")
+    };
+    let created = "conversation.created";
+    let (said, erased) = ("message.created", "conversation.erased");
+    let whole = format!("{created} {said} {erased}");
+    assert_eq!(of(&conversations[0]), whole);
+    let closed = format!("{created} {said} conversation.closed {erased}");
+    assert_eq!(of(&conversations[1]), closed);
+    // Of what can't be read not even identifiers are known.
+    assert_eq!(of(&conversations[2]), format!("{created} {erased}"));
+    assert_eq!(of(&conversations[3]), whole);
+    let is_empty = |event: &&Value| event["data"] == json!({});
+    let empty: Vec<&Value> = events.data().iter().filter(is_empty).collect();
+    assert_eq!(empty.len(), 1);
+    assert_eq!(
+        [&empty[0]["seq"], &empty[0]["event"]],
+        [&json!(2), &json!(said)]
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_that_can_t_be_read_is_erased_all_the_same() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (customer, neighbour) = (c.customer().await, c.conversation().await);
+    let (conversations, words) = with_words(&c, &customer).await;
+    let numbered = |at: usize| format!("n = {}", number(&conversations[at]));
     let half = json!(format!("{{\"note\": \"{}", words[0]));
-    damaged.damage(
-        ("conversations", "metadata"),
-        &format!("n = {}", numbers[0]),
-        &half,
-    );
-    damaged.damage(
-        ("conversations", "status"),
-        &format!("n = {}", numbers[1]),
-        &json!(77),
-    );
+    damaged.damage(("conversations", "metadata"), &numbered(0), &half);
+    damaged.damage(("conversations", "status"), &numbered(1), &json!(77));
     let payload = blob(format!("{{\"content\": \"{}", words[2]).as_bytes());
-    let of = format!("entity = {} AND seq = 2", numbers[2]);
+    let of = format!("entity = {} AND seq = 2", number(&conversations[2]));
     let c = damaged.damage(("rows", "payload"), &of, &payload);
-    let at = format!("/v1/customers/{customer}");
     assert_unreadable(c.get(&format!("/v1/conversations/{}", conversations[0]))).await;
+    let at = format!("/v1/customers/{customer}");
     let begun = c.delete(&format!("{at}?erase=true")).await.expect(202);
     let counts = ["conversations", "messages"].map(|name| begun[name].clone());
     assert_eq!(counts, [4, 4]);
     c.get(&at).await.error(404, "not_found", "");
     for id in &conversations {
-        c.get(&format!("/v1/conversations/{id}"))
-            .await
-            .error(404, "not_found", "");
+        let gone = c.get(&format!("/v1/conversations/{id}")).await;
+        gone.error(404, "not_found", "");
     }
     assert_eq!(c.get("/v1/conversations").await.expect(200).total(), 1);
     let erasure = format!("/v1/erasures/{}", begun.id("erasure_id"));
@@ -205,38 +229,9 @@ async fn a_conversation_that_can_t_be_read_is_erased_all_the_same() {
         assert_eq!(damaged.server.places_with(word), Vec::<PathBuf>::new());
     }
     let events = c.get("/v1/events?after=0&limit=100").await.expect(200);
-    let of = |id: &String| {
-        let own = |event: &&Value| event["data"]["conversation_id"] == id.as_str();
-        let kinds = events.data().iter().filter(own);
-        let kinds: Vec<_> = kinds
-            .map(|event| event["event"].as_str().unwrap())
-            .collect();
-        kinds.join(" ")
-    };
-    let [created, said, erased] = [
-        "conversation.created",
-        "message.created",
-        "conversation.erased",
-    ];
-    let whole = format!("{created} {said} {erased}");
-    assert_eq!(of(&conversations[0]), whole);
-    let closed = format!("{created} {said} conversation.closed {erased}");
-    assert_eq!(of(&conversations[1]), closed);
-    // Of what can't be read not even identifiers are known.
-    assert_eq!(of(&conversations[2]), format!("{created} {erased}"));
-    assert_eq!(of(&conversations[3]), whole);
-    let empty: Vec<&Value> = events
-        .data()
-        .iter()
-        .filter(|event| event["data"] == json!({}))
-        .collect();
-    assert_eq!(
-        (empty.len(), &empty[0]["seq"], &empty[0]["event"]),
-        (1, &json!(2), &json!(said))
-    );
-    c.get(&format!("/v1/conversations/{neighbour}"))
-        .await
-        .expect(200);
+    assert_events_stay(&events, &conversations);
+    let at = format!("/v1/conversations/{neighbour}");
+    c.get(&at).await.expect(200);
     damaged.server.term();
     damaged.server.assert_sound();
 }

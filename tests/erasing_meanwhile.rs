@@ -69,7 +69,7 @@ async fn whoever_follows_an_erased_conversation_sees_its_end_without_a_word() {
         .await;
     another.hear_error("not_found").await;
     socket
-        .say(json!({"type": "send", "ref": "late", "conversation_id": id, "content": "late"}))
+        .say(json!({"type": "send", "ref": "late", "conversation_id": id, "message": {"content": "late"}}))
         .await;
     socket.hear_error("not_found").await;
     assert_eq!(socket.before_pong().await, Vec::<Value>::new());
@@ -96,6 +96,18 @@ async fn write_on(c: &Client, id: &str, texts: &[String]) -> Vec<u16> {
     statuses
 }
 
+/// Begins conversations with a customer for as long as that goes.
+async fn begin_on(c: &Client, customer: &str, text: &str) {
+    loop {
+        let new = json!({"customer_id": customer, "initial_message": text});
+        let answer = c.post("/v1/conversations", new).await;
+        if answer.status != 201 {
+            answer.error(400, "invalid_request", "customer_id");
+            return;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_while_a_person_is_erased_goes_along_or_is_refused() {
     let server = Server::start();
@@ -108,17 +120,7 @@ async fn what_is_written_while_a_person_is_erased_goes_along_or_is_refused() {
     }
     let texts: Vec<String> = (0..4).map(|_| words.next("late")).collect();
     let writing = conversations.iter().map(|id| write_on(&c, id, &texts));
-    let beginning = async {
-        // Somebody begins conversations with the customer for as long as that goes.
-        loop {
-            let new = json!({"customer_id": customer, "initial_message": texts[0]});
-            let answer = c.post("/v1/conversations", new).await;
-            if answer.status != 201 {
-                answer.error(400, "invalid_request", "customer_id");
-                return;
-            }
-        }
-    };
+    let beginning = (0..8).map(|_| begin_on(&c, &customer, &texts[0]));
     let erasing = async {
         let has_begun = async || {
             let first = c.get(&messages(&conversations[0])).await;
@@ -127,7 +129,7 @@ async fn what_is_written_while_a_person_is_erased_goes_along_or_is_refused() {
         until("they write", SOON, has_begun).await;
         erased(&c, &customer).await
     };
-    let (statuses, (), begun) = tokio::join!(join_all(writing), beginning, erasing);
+    let (statuses, _, begun) = tokio::join!(join_all(writing), join_all(beginning), erasing);
     assert!(statuses.iter().any(|of_one| of_one.contains(&201)));
     // Nothing was left behind by what came in between.
     for list in ["/v1/conversations", "/v1/customers"] {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::client::Call;
+use crate::support::clock::Clock;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::server::Folder;
 use crate::support::socket::Ended;
@@ -38,7 +39,10 @@ impl Damaged {
     }
 
     async fn with(setup: Setup) -> (Self, Client) {
-        let mut server = setup.start();
+        Self::of(setup.start()).await
+    }
+
+    async fn of(mut server: Server) -> (Self, Client) {
         server.expect_errors();
         let account = server.account().await;
         let (key, client) = (account.test_key().to_owned(), account.test());
@@ -232,6 +236,58 @@ async fn a_conversation_that_can_t_be_read_is_erased_all_the_same() {
     assert_events_stay(&events, &conversations);
     let at = format!("/v1/conversations/{neighbour}");
     c.get(&at).await.expect(200);
+    damaged.server.term();
+    damaged.server.assert_sound();
+}
+
+/// One that can't be read holds up neither itself nor those behind it.
+#[tokio::test]
+async fn what_an_account_keeps_no_longer_goes_though_it_can_t_be_read() {
+    let (server, clock) = Clock::start();
+    let (mut damaged, c) = Damaged::of(server).await;
+    let customer = c.customer().await;
+    let (conversations, words) = with_words(&c, &customer).await;
+    for id in [&conversations[0], &conversations[2]] {
+        let close = format!("/v1/conversations/{id}/close");
+        c.post(&close, json!({})).await.expect(200);
+    }
+    let keeps = json!({"retention_days": 2});
+    let of = format!("/admin/v1/accounts/{}", damaged.account);
+    damaged
+        .server
+        .operator()
+        .patch(&of, keeps)
+        .await
+        .expect(200);
+    let half = json!(format!("{{\"note\": \"{}", words[0]));
+    let of = format!("n = {}", number(&conversations[0]));
+    damaged.damage(("conversations", "metadata"), &of, &half);
+    let of = format!("n = {}", number(&conversations[1]));
+    let c = damaged.damage(("conversations", "channel"), &of, &json!(77));
+    clock.ahead(3 * 24 * 60);
+    until(
+        "those that were closed are gone",
+        Duration::from_secs(90),
+        async || {
+            let mut gone = 0;
+            for id in &conversations[..3] {
+                let shown = c.get(&format!("/v1/conversations/{id}")).await;
+                gone += usize::from(shown.status == 404);
+            }
+            (gone == 3).then_some(())
+        },
+    )
+    .await;
+    let open = format!("/v1/conversations/{}", conversations[3]);
+    c.get(&open).await.expect(200);
+    until("no file holds their words", SOON, async || {
+        let places = |word: &String| damaged.server.places_with(word);
+        words[..3]
+            .iter()
+            .all(|word| places(word).is_empty())
+            .then_some(())
+    })
+    .await;
     damaged.server.term();
     damaged.server.assert_sound();
 }

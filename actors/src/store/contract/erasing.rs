@@ -322,7 +322,8 @@ pub(in crate::store) fn what_is_still_erased_is_told_until_no_file_holds_it<B: B
     house.until("nothing is left", || {
         let (left, mut seen) = (left(), seen.borrow_mut());
         assert!(left.iter().all(|one| seen.contains(one)), "none comes back");
-        for (index, number) in numbers.iter().enumerate() {
+        // The last one first: it has had the least time.
+        for (index, number) in numbers.iter().enumerate().rev() {
             let word = format!("markedword{index}end");
             let is_new = seen.contains(number) && !left.contains(number);
             assert!(!is_new || !house.holds(&word), "told to be gone: {word}");

@@ -120,7 +120,7 @@ async fn what_is_written_while_a_person_is_erased_goes_along_or_is_refused() {
     }
     let texts: Vec<String> = (0..4).map(|_| words.next("late")).collect();
     let writing = conversations.iter().map(|id| write_on(&c, id, &texts));
-    let beginning = (0..8).map(|_| begin_on(&c, &customer, &texts[0]));
+    let beginning = (0..sized(8, 2)).map(|_| begin_on(&c, &customer, &texts[0]));
     let erasing = async {
         let has_begun = async || {
             let first = c.get(&messages(&conversations[0])).await;

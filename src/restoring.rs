@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use colloquy_actors::backup::{self, RestoreError, Restored};
+use colloquy_actors::backup::{self, RestoreError};
 use colloquy_actors::sealing::KeyFileError;
+use colloquy_model::time::Timestamp;
 
 use crate::config::Config;
 use crate::startup;
@@ -41,11 +42,21 @@ pub(crate) fn restore(config: &Config, what: &Restore) -> Result<bool, RestoreCo
         .enable_all()
         .build()?;
     let from = (what.url.as_str(), config.backup.endpoint.as_str());
-    let Restored { database, findings } =
-        runtime.block_on(backup::restore(from, &what.to, keys))?;
-    startup::report(&findings);
-    startup::say(&next_steps(&database));
-    Ok(findings.is_empty())
+    let restored = runtime.block_on(backup::restore(from, &what.to, keys))?;
+    startup::report(&restored.findings);
+    startup::say(&who_is_back(restored.begun_at));
+    startup::say(&next_steps(&restored.database));
+    Ok(restored.findings.is_empty())
+}
+
+/// A backup names nobody who was erased later, so whoever restores it has to find out.
+fn who_is_back(begun_at: Timestamp) -> String {
+    format!(
+        "This backup was begun at {begun_at}. WHOEVER WAS ERASED LATER IS IN IT AGAIN. Read these erasures from\n\
+         the store that it replaces, or from a kept export of its audit trail: records of customer.erased after\n\
+         that time, whose subject is the customer. Before anybody else comes in, erase these customers again:\n\
+         DELETE /v1/customers/{{customer_id}}?erase=true.\n"
+    )
 }
 
 fn next_steps(database: &Path) -> String {

@@ -201,6 +201,48 @@ async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others
     again.assert_sound();
 }
 
+/// A backup can't know of what is erased later: it is told who is back, and when it was begun.
+#[tokio::test]
+async fn whoever_restores_a_backup_is_told_that_it_holds_people_who_were_erased_later() {
+    let mut server = backed_up().start();
+    let (account, operator) = (server.account().await, server.operator());
+    let c = account.test();
+    let (customer, kept) = (c.customer().await, c.customer().await);
+    let conversation = c.conversation_of(&customer).await;
+    let made = made(&operator).await;
+    let at = format!("/v1/customers/{customer}");
+    c.delete(&format!("{at}?erase=true")).await.expect(202);
+    let audit = "/v1/audit?action=customer.erased";
+    let later = c.get(audit).await.expect(200);
+    let begun_at = made["started_at"].as_str().unwrap();
+    assert_eq!(later.data()[0]["subject"]["id"], customer.as_str());
+    assert!(later.data()[0]["at"].as_str().unwrap() > begun_at);
+    server.term();
+    let url = made["url"].as_str().unwrap();
+    let folder = Folder::new();
+    let output = restored(url, &folder.work().join("data"), &[]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    for words in [
+        begun_at,
+        "WHOEVER WAS ERASED LATER IS IN IT AGAIN",
+        "customer.erased",
+        "DELETE /v1/customers/{customer_id}?erase=true",
+        "[store]",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // It is so, and what it says to do helps.
+    let again = backed_up().known().start_in(folder);
+    let c = again.with_key(account.test_key());
+    c.get(&at).await.expect(200);
+    c.delete(&format!("{at}?erase=true")).await.expect(202);
+    c.get(&at).await.error(404, "not_found", "");
+    let at = format!("/v1/conversations/{conversation}");
+    c.get(&at).await.error(404, "not_found", "");
+    c.get(&format!("/v1/customers/{kept}")).await.expect(200);
+}
+
 #[tokio::test]
 async fn a_backup_of_encrypted_texts_is_sealed_under_the_master_key() {
     let setup = backed_up()

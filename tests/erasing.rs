@@ -25,17 +25,17 @@ const GIVEN: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// Words that nobody else writes, one for each place in which people write.
 #[derive(Default)]
-struct Words(Vec<String>);
+pub(crate) struct Words(pub(crate) Vec<String>);
 
 impl Words {
-    fn next(&mut self, place: &str) -> String {
+    pub(crate) fn next(&mut self, place: &str) -> String {
         let word = unique(place).replace('-', "x").to_lowercase();
         self.0.push(word.clone());
         word
     }
 
     /// The places of the server that hold any of them.
-    fn found(&self, server: &Server) -> BTreeSet<(String, PathBuf)> {
+    pub(crate) fn found(&self, server: &Server) -> BTreeSet<(String, PathBuf)> {
         let places = |word: &String| {
             let places = server.places_with(word).into_iter();
             places
@@ -47,19 +47,19 @@ impl Words {
 }
 
 /// Somebody who has said something everywhere.
-struct Somebody {
-    customer: String,
-    conversation: String,
-    message: String,
-    attachment: String,
-    words: Words,
+pub(crate) struct Somebody {
+    pub(crate) customer: String,
+    pub(crate) conversation: String,
+    pub(crate) message: String,
+    pub(crate) attachment: String,
+    pub(crate) words: Words,
 }
 
-fn conversation(id: &str) -> String {
+pub(crate) fn conversation(id: &str) -> String {
     format!("/v1/conversations/{id}")
 }
 
-fn messages(id: &str) -> String {
+pub(crate) fn messages(id: &str) -> String {
     format!("/v1/conversations/{id}/messages")
 }
 
@@ -77,7 +77,7 @@ async fn uploaded(c: &Client, name: &str, content: &str) -> String {
 
 impl Somebody {
     /// Two conversations with five messages and a file.
-    async fn talking(c: &Client) -> Somebody {
+    pub(crate) async fn talking(c: &Client) -> Somebody {
         let mut words = Words::default();
         let new = json!({
             "name": words.next("firstname"), "email": format!("{}@example.com", words.next("mail")),
@@ -138,7 +138,7 @@ impl Somebody {
     }
 
     /// Everything under which the person could be found.
-    fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         let own = conversation(&self.conversation);
         vec![
             self.at(),
@@ -153,14 +153,14 @@ impl Somebody {
     }
 }
 
-async fn erased(c: &Client, customer: &str) -> Answer {
+pub(crate) async fn erased(c: &Client, customer: &str) -> Answer {
     c.delete(&format!("/v1/customers/{customer}?erase=true"))
         .await
         .expect(202)
 }
 
 /// The erasure when nothing is left.
-async fn finished(c: &Client, erasure: &str) -> Answer {
+pub(crate) async fn finished(c: &Client, erasure: &str) -> Answer {
     let at = format!("/v1/erasures/{erasure}");
     until("the erasure is finished", FINISHED_WITHIN, async || {
         // A database that has much to do may be late.
@@ -533,7 +533,7 @@ async fn only_who_manages_users_may_erase_and_only_with_true_or_false() {
 }
 
 /// So many conversations with one message each, twenty at a time.
-async fn begin_many(c: &Client, customer: &str, (count, words): (usize, &mut Words)) {
+pub(crate) async fn begin_many(c: &Client, customer: &str, (count, words): (usize, &mut Words)) {
     for _ in 0..count / 20 {
         let texts: Vec<String> = (0..20).map(|_| words.next("crash")).collect();
         let made = texts.iter().map(|text| {

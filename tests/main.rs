@@ -55,6 +55,7 @@ mod drills;
 mod encrypted_texts;
 mod encryption;
 mod erasing;
+mod erasing_meanwhile;
 mod errors;
 mod events;
 mod filters;

@@ -7,11 +7,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::client::Call;
+use crate::support::clock::Clock;
 use crate::support::documents::{DOCUMENTS, id_of};
 use crate::support::server::Folder;
 use crate::support::socket::Ended;
 use crate::support::stored::{blob, execute, query};
-use crate::support::{Client, EventStream, Receiver, Server, Setup, Socket, until, until_now};
+use crate::support::{
+    Answer, Client, EventStream, Receiver, Server, Setup, Socket, unique, until, until_now,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -36,7 +39,10 @@ impl Damaged {
     }
 
     async fn with(setup: Setup) -> (Self, Client) {
-        let mut server = setup.start();
+        Self::of(setup.start()).await
+    }
+
+    async fn of(mut server: Server) -> (Self, Client) {
         server.expect_errors();
         let account = server.account().await;
         let (key, client) = (account.test_key().to_owned(), account.test());
@@ -149,6 +155,141 @@ async fn metadata_that_can_t_be_read_is_not_patched_over() {
         damaged.server.log()
     );
     damaged.assert_stored(("conversations", "metadata"), &of, &half);
+}
+
+/// Conversations of one customer, each with a word of its own in its metadata and its first message;
+/// the second one is closed.
+async fn with_words(c: &Client, customer: &str) -> (Vec<String>, Vec<String>) {
+    let words = (0..4).map(|_| unique("wordof").replace('-', "x"));
+    let words: Vec<String> = words.collect();
+    let mut conversations = Vec::new();
+    for word in &words {
+        let new = json!({
+            "customer_id": customer, "initial_message": word, "metadata": {"note": word},
+        });
+        let made = c.post("/v1/conversations", new).await.expect(201);
+        conversations.push(made.id("conversation_id"));
+    }
+    let close = format!("/v1/conversations/{}/close", conversations[1]);
+    c.post(&close, json!({})).await.expect(200);
+    (conversations, words)
+}
+
+/// What happened in these conversations is still told, as far as it can be read.
+fn assert_events_stay(events: &Answer, conversations: &[String]) {
+    let of = |id: &String| {
+        let own = |event: &&Value| event["data"]["conversation_id"] == id.as_str();
+        let kinds = events.data().iter().filter(own);
+        let kinds = kinds.map(|event| event["event"].as_str().unwrap());
+        kinds.collect::<Vec<_>>().join(" ")
+    };
+    let created = "conversation.created";
+    let (said, erased) = ("message.created", "conversation.erased");
+    let whole = format!("{created} {said} {erased}");
+    assert_eq!(of(&conversations[0]), whole);
+    let closed = format!("{created} {said} conversation.closed {erased}");
+    assert_eq!(of(&conversations[1]), closed);
+    // Of what can't be read not even identifiers are known.
+    assert_eq!(of(&conversations[2]), format!("{created} {erased}"));
+    assert_eq!(of(&conversations[3]), whole);
+    let is_empty = |event: &&Value| event["data"] == json!({});
+    let empty: Vec<&Value> = events.data().iter().filter(is_empty).collect();
+    assert_eq!(empty.len(), 1);
+    assert_eq!(
+        [&empty[0]["seq"], &empty[0]["event"]],
+        [&json!(2), &json!(said)]
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_that_can_t_be_read_is_erased_all_the_same() {
+    let (mut damaged, c) = Damaged::start().await;
+    let (customer, neighbour) = (c.customer().await, c.conversation().await);
+    let (conversations, words) = with_words(&c, &customer).await;
+    let numbered = |at: usize| format!("n = {}", number(&conversations[at]));
+    let half = json!(format!("{{\"note\": \"{}", words[0]));
+    damaged.damage(("conversations", "metadata"), &numbered(0), &half);
+    damaged.damage(("conversations", "status"), &numbered(1), &json!(77));
+    let payload = blob(format!("{{\"content\": \"{}", words[2]).as_bytes());
+    let of = format!("entity = {} AND seq = 2", number(&conversations[2]));
+    let c = damaged.damage(("rows", "payload"), &of, &payload);
+    assert_unreadable(c.get(&format!("/v1/conversations/{}", conversations[0]))).await;
+    let at = format!("/v1/customers/{customer}");
+    let begun = c.delete(&format!("{at}?erase=true")).await.expect(202);
+    let counts = ["conversations", "messages"].map(|name| begun[name].clone());
+    assert_eq!(counts, [4, 4]);
+    c.get(&at).await.error(404, "not_found", "");
+    for id in &conversations {
+        let gone = c.get(&format!("/v1/conversations/{id}")).await;
+        gone.error(404, "not_found", "");
+    }
+    assert_eq!(c.get("/v1/conversations").await.expect(200).total(), 1);
+    let erasure = format!("/v1/erasures/{}", begun.id("erasure_id"));
+    until("the erasure is finished", SOON, async || {
+        (c.get(&erasure).await.expect(200)["state"] == "finished").then_some(())
+    })
+    .await;
+    for word in &words {
+        assert_eq!(damaged.server.places_with(word), Vec::<PathBuf>::new());
+    }
+    let events = c.get("/v1/events?after=0&limit=100").await.expect(200);
+    assert_events_stay(&events, &conversations);
+    let at = format!("/v1/conversations/{neighbour}");
+    c.get(&at).await.expect(200);
+    damaged.server.term();
+    damaged.server.assert_sound();
+}
+
+/// One that can't be read holds up neither itself nor those behind it.
+#[tokio::test]
+async fn what_an_account_keeps_no_longer_goes_though_it_can_t_be_read() {
+    let (server, clock) = Clock::start();
+    let (mut damaged, c) = Damaged::of(server).await;
+    let customer = c.customer().await;
+    let (conversations, words) = with_words(&c, &customer).await;
+    for id in [&conversations[0], &conversations[2]] {
+        let close = format!("/v1/conversations/{id}/close");
+        c.post(&close, json!({})).await.expect(200);
+    }
+    let keeps = json!({"retention_days": 2});
+    let of = format!("/admin/v1/accounts/{}", damaged.account);
+    damaged
+        .server
+        .operator()
+        .patch(&of, keeps)
+        .await
+        .expect(200);
+    let half = json!(format!("{{\"note\": \"{}", words[0]));
+    let of = format!("n = {}", number(&conversations[0]));
+    damaged.damage(("conversations", "metadata"), &of, &half);
+    let of = format!("n = {}", number(&conversations[1]));
+    let c = damaged.damage(("conversations", "channel"), &of, &json!(77));
+    clock.ahead(3 * 24 * 60);
+    until(
+        "those that were closed are gone",
+        Duration::from_secs(90),
+        async || {
+            let mut gone = 0;
+            for id in &conversations[..3] {
+                let shown = c.get(&format!("/v1/conversations/{id}")).await;
+                gone += usize::from(shown.status == 404);
+            }
+            (gone == 3).then_some(())
+        },
+    )
+    .await;
+    let open = format!("/v1/conversations/{}", conversations[3]);
+    c.get(&open).await.expect(200);
+    until("no file holds their words", SOON, async || {
+        let places = |word: &String| damaged.server.places_with(word);
+        words[..3]
+            .iter()
+            .all(|word| places(word).is_empty())
+            .then_some(())
+    })
+    .await;
+    damaged.server.term();
+    damaged.server.assert_sound();
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
                 files_go
             }
             Chore::EraseCustomer(tenant, erasure) => {
-                let is_away = erasures.take_away(&eraser(tenant), erasure).await;
+                let is_away = erasures.take_away(&eraser(tenant), erasure).await.is_ok();
                 running.push((chore, is_away));
                 false
             }

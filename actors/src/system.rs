@@ -774,14 +774,16 @@ impl Builder<'_> {
         conversations: &Arc<Conversations>,
         customers: &Arc<Records<Customer>>,
     ) -> Result<Rooms, NotOpened> {
+        let attachments = self.attachments(conversations)?;
         Ok(Rooms {
             store: Arc::clone(self.store),
             conversations: Arc::clone(conversations),
-            attachments: self.attachments(conversations)?,
+            attachments: Arc::clone(&attachments),
             erasures: Arc::new(Erasures {
                 records: self.records(),
                 customers: Arc::clone(customers),
                 conversations: Arc::clone(conversations),
+                attachments,
             }),
         })
     }

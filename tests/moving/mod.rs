@@ -4,6 +4,7 @@
 mod filled;
 mod place;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
 use crate::domains;
+use crate::erasing::{Somebody, begin_many, erased, finished};
 use crate::support::attachments::{content_of, uploaded};
 use crate::support::server::Folder;
 use crate::support::{Client, Nameserver, Server, files, until};
@@ -347,6 +349,57 @@ fn assert_survives_kills(to: &Place, dump: &[u8]) {
     to.import(&folder.work(), &file);
     let mut server = to.start_imported(folder);
     assert!(server.term().success());
+}
+
+/// Somebody's erasure is under way when the server is killed: what is exported then holds no word of
+/// theirs, and the erasure is finished where it is imported.
+async fn assert_erased_on_the_way(from: &Place, to: &Place) {
+    let mut server = from.setup().start();
+    let account = server.account().await;
+    let c = account.test();
+    let mut somebody = Somebody::talking(&c).await;
+    let (id, words) = (somebody.customer.clone(), &mut somebody.words);
+    begin_many(&c, &id, (40, words)).await;
+    let neighbour = Somebody::talking(&c).await;
+    let begun = erased(&c, &somebody.customer).await;
+    server.kill9();
+    let dump = from.export(&server.work());
+    let text = fs::read_to_string(&dump).unwrap();
+    for word in &somebody.words.0 {
+        assert!(!text.contains(word), "{word}");
+    }
+    assert!(text.contains(&neighbour.words.0[0]));
+    let folder = Folder::new();
+    to.import(&folder.work(), &dump);
+    bring_objects(&server.work(), &folder.work());
+    let mut next = to.start_imported(folder);
+    let c = c.at(&next.address());
+    finished(&c, &begun.id("erasure_id")).await;
+    for path in somebody.paths() {
+        c.get(&path).await.error(404, "not_found", "");
+    }
+    for path in neighbour.paths() {
+        c.get(&path).await.expect(200);
+    }
+    assert_eq!(c.get("/v1/conversations").await.expect(200).total(), 2);
+    assert_eq!(somebody.words.found(&next), BTreeSet::new());
+    assert!(next.term().success());
+    next.assert_sound();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exported_in_the_middle_of_an_erasure_holds_no_word_in_another_file() {
+    assert_erased_on_the_way(&Place::sqlite(), &Place::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exported_in_the_middle_of_an_erasure_holds_no_word_on_mongodb() {
+    assert_erased_on_the_way(&Place::sqlite(), &Place::mongodb()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exported_of_mongodb_in_the_middle_of_an_erasure_holds_no_word() {
+    assert_erased_on_the_way(&Place::mongodb(), &Place::sqlite()).await;
 }
 
 #[tokio::test]

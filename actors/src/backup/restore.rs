@@ -8,6 +8,7 @@ use super::manifest::{BackupState, KEY, Manifest};
 use super::packing;
 use crate::sealing::{GivenKeys, SealedFileError};
 use crate::store::{Finding, sqlite};
+use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, NotALocation, ObjectError, Objects};
 use colloquy_runtime::private_file;
 
@@ -48,6 +49,8 @@ pub enum RestoreError {
 pub struct Restored {
     /// The file that `[store] path` is to name.
     pub database: PathBuf,
+    /// When the backup was begun: what came later may not be in it.
+    pub begun_at: Timestamp,
     /// What is wrong with it, if anything.
     pub findings: Vec<Finding>,
 }
@@ -82,7 +85,11 @@ pub async fn restore(
     private_file::ensure_folder(folder).map_err(here)?;
     let Fetched { database } = fetch(&objects, &manifest, folder, keys).await?;
     let findings = sqlite::check(&database)?;
-    Ok(Restored { database, findings })
+    Ok(Restored {
+        database,
+        begun_at: manifest.started_at,
+        findings,
+    })
 }
 
 /// What was fetched: a file that a server can be started on.

@@ -4,22 +4,30 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use super::messages::ConversationError;
-use super::state::{Changed, Conversation, Live};
+use super::state::{Changed, Conversation};
 use crate::store::Store;
 use colloquy_model::caller::Caller;
-use colloquy_model::commit::{Chore, Commit, ErasedConversation, Header, NewRow};
-use colloquy_model::conversation::{Channel, ConversationState, Priority, Seen, Status};
+use colloquy_model::commit::{
+    Chore, Commit, ConstraintViolation, ErasedConversation, Header, NewRow,
+};
+use colloquy_model::conversation::{
+    Channel, ConversationState, MessageCounts, Priority, Seen, Status,
+};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, UserId};
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{BoxFuture, Command, Decision, LoadError, Lookup};
+use colloquy_runtime::{
+    AskError, BoxFuture, Cause, Command, CommitFailure, Decision, Incarnation, LoadError, Lookup,
+};
 
 /// Takes a conversation away for good; asked by the server itself. One that is not there is refused,
 /// so it may be asked again.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct EraseConversation {
     /// In whose name, and of which tenant the conversation must be.
     pub caller: Caller,
@@ -77,13 +85,19 @@ impl Command<Conversation> for EraseConversation {
         let Some(live) = own.filter(|live| live.tenant == self.caller.tenant) else {
             return Decision::Refuse(ConversationError::NotFound);
         };
-        let is_due = |before: Timestamp| live.state.closed_at.is_some_and(|at| at < before);
-        if self.closed_before.is_some_and(|before| !is_due(before)) {
+        if !self.is_due(&live.state) {
             return Decision::Answer(());
         }
+        let known = Known {
+            id: live.id,
+            state: &live.state,
+            sequence: live.sequence,
+            updated_at: live.updated_at,
+            counts: live.counts,
+        };
         Decision::Change {
             change: Changed(None),
-            commit: self.commit(live, text_bytes.unwrap_or(0), now),
+            commit: self.commit(known, text_bytes.unwrap_or(0), now),
             reply: (),
             // Nothing may be decided on top of it: a conversation that is gone does not know where
             // its log ends.
@@ -92,21 +106,94 @@ impl Command<Conversation> for EraseConversation {
     }
 }
 
+/// Takes a conversation away that no actor can begin with, because what is stored of it can't be read:
+/// its header and its rows go all the same, by the same commit.
+///
+/// # Errors
+/// The store is away, or the conversation has changed meanwhile: nothing was done. Or the commit's
+/// outcome is not known.
+pub(crate) async fn erase_unreadable(
+    store: &dyn Store,
+    id: ConversationId,
+    erase: EraseConversation,
+) -> Result<(), AskError<ConversationError>> {
+    let subject = Conversation::subject(id);
+    let found = store.load_to_erase(subject).await;
+    let found = found.map_err(LoadError::from)?;
+    let Some(found) = found.filter(|found| found.tenant == erase.caller.tenant) else {
+        return Err(AskError::Refused(ConversationError::NotFound));
+    };
+    if !erase.is_due(&found.state) {
+        return Ok(());
+    }
+    let text_bytes = store.text_bytes_of(id.number()).await;
+    let text_bytes = text_bytes.map_err(LoadError::from)?;
+    let known = Known {
+        id,
+        state: &found.state,
+        sequence: found.sequence,
+        updated_at: found.updated_at,
+        counts: found.counts,
+    };
+    let commit = erase.commit(known, text_bytes, Timestamp::now());
+    match settled(store, commit).await {
+        Ok(()) => Ok(()),
+        // Somebody else was faster: there is nothing left to be done.
+        Err(CommitFailure::Conflict) => match store.reload(subject).await {
+            Ok(None) => Err(AskError::Refused(ConversationError::NotFound)),
+            Ok(Some(_)) | Err(_) => Err(AskError::unavailable(Cause::Conflict)),
+        },
+        Err(CommitFailure::Unavailable | CommitFailure::Violated(_)) => {
+            Err(AskError::unavailable(Cause::StoreUnavailable))
+        }
+        Err(CommitFailure::Unknown) => Err(AskError::Unknown),
+    }
+}
+
+/// What became of a commit that no actor made.
+async fn settled(
+    store: &dyn Store,
+    commit: Commit,
+) -> Result<(), CommitFailure<ConstraintViolation>> {
+    let (settled, outcome) = oneshot::channel();
+    let settle = Box::new(move |outcome| {
+        // Whoever waited may have gone.
+        let _ = settled.send(outcome);
+    });
+    store.submit(Incarnation::next(), commit, settle);
+    outcome.await.unwrap_or(Err(CommitFailure::Unknown))
+}
+
+/// What a conversation's erasing has to know of it.
+struct Known<'c> {
+    id: ConversationId,
+    state: &'c ConversationState,
+    sequence: Sequence,
+    updated_at: Timestamp,
+    counts: MessageCounts,
+}
+
 impl EraseConversation {
-    fn commit(self, live: &Live, text_bytes: i64, now: Timestamp) -> Commit {
+    /// Whether a conversation in this state goes.
+    fn is_due(&self, state: &ConversationState) -> bool {
+        let is_old = |before: Timestamp| state.closed_at.is_some_and(|at| at < before);
+        self.closed_before.is_none_or(is_old)
+    }
+
+    fn commit(self, known: Known<'_>, text_bytes: i64, now: Timestamp) -> Commit {
         // Times never run backwards along the sequence, whatever the clock does.
-        let at = now.max(live.updated_at);
-        let state = &live.state;
+        let at = now.max(known.updated_at);
+        let state = known.state;
         let data = colloquy_model::json::bytes(&ErasedData {
-            conversation_id: live.id,
+            conversation_id: known.id,
             customer_id: state.customer,
             status: state.status,
             channel: state.channel,
             priority: state.priority,
             assignee_id: state.assignee,
-            message_count: live.counts.total(),
-            last_message_at: live.counts.last_message_at,
-            created_at: live.id.created_at(),
+            message_count: known.counts.total(),
+            last_message_at: known.counts.last_message_at,
+            created_at: known.id.created_at(),
             updated_at: at,
             closed_at: state.closed_at,
         });
@@ -117,7 +204,7 @@ impl EraseConversation {
             sender: None,
         };
         let row = NewRow {
-            counts: live.counts,
+            counts: known.counts,
             seen: Some(seen),
             text_bytes: text_bytes.saturating_neg(),
             ..NewRow::new(EventKind::ConversationErased, data)
@@ -127,7 +214,7 @@ impl EraseConversation {
             ..state.clone()
         });
         let erased = ErasedConversation {
-            conversation: live.id.number(),
+            conversation: known.id.number(),
             erasure: self.erasure,
         };
         let tenant = self.caller.tenant;
@@ -136,8 +223,8 @@ impl EraseConversation {
             header: Header::ConversationGone { before },
             chore: Some(Chore::FinishConversation(tenant, erased)),
             ..Commit::new(
-                Conversation::subject(live.id),
-                live.sequence,
+                Conversation::subject(known.id),
+                known.sequence,
                 self.caller,
                 at,
             )

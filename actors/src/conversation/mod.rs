@@ -23,6 +23,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 pub use self::actor::{ConversationCommand, MessageLookup};
+pub(crate) use self::erasing::erase_unreadable;
 pub use self::erasing::{EraseConversation, ErasingLookup};
 pub(crate) use self::redaction::redacted;
 pub use self::rules::ConversationRequest;

@@ -9,7 +9,7 @@ mod retention;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -21,10 +21,11 @@ use crate::accounts::{
     BeginErasure, CountErasure, Customer, EraseCustomer, Erasure, ErasureCounts, ErasureState,
     ErasureView, FinishErasure, Records, attachment, erasure_of,
 };
+use crate::attachments::Attachments;
 use crate::conversation::messages::ConversationError;
 use crate::conversation::{self, Conversations, EraseConversation};
 use crate::document;
-use crate::store::{ConversationHeader, ConversationQuery, Facets, ReadError, RecordQuery, Stored};
+use crate::store::{ErasableConversation, ErasableQuery, Erasing, ReadError, RecordQuery, Stored};
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Caller, Tenant};
 use colloquy_model::command::CommandMeta;
@@ -44,6 +45,8 @@ const AT_ONCE: usize = 16;
 /// How long whoever asked waits until the last conversation is gone; then nobody knows, and the
 /// erasure goes on by itself.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+/// How long the conversations of a page wait for their files to go first.
+const FILES_WITHIN: Duration = Duration::from_secs(10);
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -53,6 +56,7 @@ pub struct Erasures {
     pub records: Records<Erasure>,
     pub(crate) customers: Arc<Records<Customer>>,
     pub(crate) conversations: Arc<Conversations>,
+    pub(crate) attachments: Arc<Attachments>,
 }
 
 impl Erasures {
@@ -70,7 +74,11 @@ impl Erasures {
         let caller = meta.caller.clone();
         let erasure = self.begin(meta, customer).await?;
         let until = Instant::now() + ANSWERED_WITHIN;
-        while !self.take_away(&caller, erasure).await {
+        while let Err(error) = self.take_away(&caller, erasure).await {
+            match error {
+                LoadError::Unreadable => return Err(AskError::Unreadable),
+                LoadError::Unavailable | LoadError::Busy => {}
+            }
             if Instant::now() >= until {
                 return Err(AskError::TimedOut);
             }
@@ -156,27 +164,25 @@ impl Erasures {
         }
     }
 
-    /// Takes away the customer of an erasure and all conversations; whether none is left. Two may do it
+    /// Takes away the customer of an erasure and all conversations, until none is left. Two may do it
     /// at the same time: how much there is, is noted before anything of it goes.
-    pub(crate) async fn take_away(&self, caller: &Caller, id: ErasureId) -> bool {
-        let Ok(Some(erasure)) = self.stored(caller.tenant, id).await else {
-            return false;
-        };
+    ///
+    /// # Errors
+    /// Something does not answer, or can't be read; it is to be tried again.
+    pub(crate) async fn take_away(&self, caller: &Caller, id: ErasureId) -> Result<(), LoadError> {
+        let erasure = self.stored(caller.tenant, id).await?;
+        let erasure = erasure.ok_or(LoadError::Unavailable)?;
         let customer = erasure.view().customer_id;
         let meta = || CommandMeta::new(caller.clone());
         // First: from here on nobody begins a conversation with the customer.
         match self.customers.ask(customer, meta(), EraseCustomer).await {
             Ok(()) | Err(AskError::Refused(RecordError::NotFound)) => {}
-            Err(_) => return false,
+            Err(error) => return Err(failed(&error)),
         }
         if !erasure.is_counted() {
-            let Ok(counts) = self.count(caller.tenant, customer).await else {
-                return false;
-            };
+            let counts = self.count(caller.tenant, customer).await?;
             let counted = self.records.ask(id, meta(), CountErasure(counts));
-            if counted.await.is_err() {
-                return false;
-            }
+            counted.await.map_err(|error| failed(&error))?;
         }
         self.take_conversations(caller, customer, id.number()).await
     }
@@ -203,51 +209,92 @@ impl Erasures {
         tenant: Tenant,
         customer: CustomerId,
     ) -> Result<ErasureCounts, LoadError> {
+        let store = &*self.records.store;
         let mut counts = ErasureCounts::default();
-        let mut offset = 0;
+        let mut behind = EntityNumber::ZERO;
         loop {
-            let page = self.page_of(tenant, customer, offset).await?;
-            if page.is_empty() {
+            let page = self.page_of(tenant, customer, behind).await?;
+            let Some(last) = page.last() else {
                 return Ok(counts);
-            }
-            for header in page {
-                offset += 1;
+            };
+            behind = last.id.number();
+            for conversation in page {
                 counts.conversations += 1;
-                counts.messages += header.messages;
-                let store = &*self.records.store;
-                for id in store.attachments_of(header.id.number()).await? {
-                    let found = attachment(store, tenant, id).await?;
-                    counts.attachments += u64::from(found.is_some());
+                counts.messages += conversation.messages;
+                for id in store.attachments_of(conversation.id.number()).await? {
+                    counts.attachments += match attachment(store, tenant, id).await {
+                        Ok(found) => u64::from(found.is_some()),
+                        // It is there.
+                        Err(LoadError::Unreadable) => 1,
+                        Err(error @ (LoadError::Unavailable | LoadError::Busy)) => {
+                            return Err(error);
+                        }
+                    };
                 }
             }
         }
     }
 
-    /// Takes away all conversations of a customer; whether none is left.
+    /// Takes away all conversations of a customer, until none is left.
     async fn take_conversations(
         &self,
         caller: &Caller,
         customer: CustomerId,
         erasure: EntityNumber,
-    ) -> bool {
+    ) -> Result<(), LoadError> {
+        let mut files_go = true;
         loop {
             // What has gone left the list.
-            let Ok(page) = self.page_of(caller.tenant, customer, 0).await else {
-                return false;
-            };
+            let beginning = EntityNumber::ZERO;
+            let page = self.page_of(caller.tenant, customer, beginning).await?;
             if page.is_empty() {
-                return true;
+                return Ok(());
             }
-            let these = page.into_iter().map(|header| {
+            if files_go {
+                let going = self.take_files(caller.tenant, &page);
+                let gone = tokio::time::timeout(FILES_WITHIN, going).await;
+                files_go = gone.unwrap_or(false);
+            }
+            let these = page.into_iter().map(|conversation| {
                 let erase = EraseConversation {
                     caller: caller.clone(),
                     erasure,
                     closed_before: None,
                 };
-                (header.id, erase)
+                (conversation.id, erase)
             });
-            if !erase_all(&self.conversations, these).await {
-                return false;
+            erase_all(&self.conversations, these).await?;
+        }
+    }
+
+    /// Erases the files of these conversations before they go themselves, so that of one that is gone
+    /// nothing is left that people wrote, not even a file's name; whether all of them are erased. The
+    /// others go by what their conversations leave to be done.
+    async fn take_files(&self, tenant: Tenant, page: &[ErasableConversation]) -> bool {
+        let mut these = page.iter().map(|conversation| conversation.id.number());
+        let (mut asked, mut all) = (JoinSet::new(), true);
+        loop {
+            while all
+                && asked.len() < AT_ONCE
+                && let Some(conversation) = these.next()
+            {
+                let store = Arc::clone(&self.records.store);
+                let attachments = Arc::clone(&self.attachments);
+                asked.spawn(async move {
+                    let Ok(files) = store.attachments_of(conversation).await else {
+                        return false;
+                    };
+                    for file in files {
+                        if !attachments.erase(tenant, file).await {
+                            return false;
+                        }
+                    }
+                    true
+                });
+            }
+            match asked.join_next().await {
+                Some(gone) => all &= gone.unwrap_or(false),
+                None => return all,
             }
         }
     }
@@ -256,23 +303,15 @@ impl Erasures {
         &self,
         tenant: Tenant,
         customer: CustomerId,
-        offset: u64,
-    ) -> Result<Vec<ConversationHeader>, ReadError> {
-        let query = ConversationQuery {
+        behind: EntityNumber,
+    ) -> Result<Vec<ErasableConversation>, ReadError> {
+        let query = ErasableQuery {
             tenant,
-            facets: Facets {
-                customer: Some(customer),
-                ..Facets::default()
-            },
-            by_update: false,
-            paging: Paging {
-                limit: PAGE,
-                start: Start::Offset(offset),
-                order: Order::Asc,
-            },
+            erasing: Erasing::OfCustomer(customer),
+            behind,
+            limit: PAGE,
         };
-        let page = self.records.store.conversations(query).await?;
-        Ok(page.items)
+        self.records.store.erasable(query).await
     }
 
     /// How operators see the actors of erasures.
@@ -291,33 +330,61 @@ impl Erasures {
     }
 }
 
-/// Asks conversations to go, a few at a time; whether each has gone, or was gone before.
+/// Asks conversations to go, a few at a time, until each has gone or was gone before.
+///
+/// # Errors
+/// One has not gone; whatever could be done with the others is done.
 async fn erase_all(
     conversations: &Arc<Conversations>,
     these: impl Iterator<Item = (ConversationId, EraseConversation)>,
-) -> bool {
+) -> Result<(), LoadError> {
     let mut these = these.into_iter();
     let mut asked = JoinSet::new();
-    let mut well = true;
+    let mut all = Ok(());
     loop {
         while asked.len() < AT_ONCE
             && let Some((id, erase)) = these.next()
         {
             let conversations = Arc::clone(conversations);
-            asked.spawn(async move {
-                match conversations.directory.ask(id, erase).await {
-                    Ok(()) | Err(AskError::Refused(ConversationError::NotFound)) => true,
-                    Err(error) => {
-                        tracing::warn!(conversation = %id, %error, "a conversation is not erased yet");
-                        false
-                    }
-                }
-            });
+            asked.spawn(async move { erase_one(&conversations, id, erase).await });
         }
         match asked.join_next().await {
-            Some(erased) => well &= matches!(erased, Ok(true)),
-            None => return well,
+            Some(erased) => all = all.and(erased.unwrap_or(Err(LoadError::Unavailable))),
+            None => return all,
         }
+    }
+}
+
+/// Asks a conversation to go. What no actor can begin with goes by what is known of it.
+async fn erase_one(
+    conversations: &Conversations,
+    id: ConversationId,
+    erase: EraseConversation,
+) -> Result<(), LoadError> {
+    let asked = match conversations.directory.ask(id, erase.clone()).await {
+        Err(AskError::Unreadable) => {
+            conversation::erase_unreadable(&*conversations.store, id, erase).await
+        }
+        asked => asked,
+    };
+    match asked {
+        Ok(()) | Err(AskError::Refused(ConversationError::NotFound)) => Ok(()),
+        Err(error) => {
+            tracing::warn!(conversation = %id, %error, "a conversation is not erased yet");
+            Err(failed(&error))
+        }
+    }
+}
+
+/// What an answer that is none says of what is to be done again.
+fn failed<R>(error: &AskError<R>) -> LoadError {
+    match error {
+        AskError::Unreadable => LoadError::Unreadable,
+        AskError::Refused(_)
+        | AskError::Unavailable { .. }
+        | AskError::Crashed
+        | AskError::TimedOut
+        | AskError::Unknown => LoadError::Unavailable,
     }
 }
 
@@ -333,7 +400,8 @@ pub fn redacted(json: &[u8]) -> Vec<u8> {
             let of_person = conversation::redacted(&fields);
             Value::Object(of_person.unwrap_or_else(|| document::redacted(fields)))
         }
-        Ok(_) | Err(_) => Value::Null,
+        // What can't be read keeps nothing.
+        Ok(_) | Err(_) => Value::Object(Map::new()),
     };
     serde_json::to_vec(&left).unwrap_or_default()
 }

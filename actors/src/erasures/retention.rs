@@ -8,11 +8,9 @@ use std::time::Duration;
 use super::{PAGE, erase_all};
 use crate::accounts::Identity;
 use crate::conversation::{Conversations, EraseConversation};
-use crate::store::{ConversationHeader, ConversationQuery, Facets, ReadError, Store};
+use crate::store::{ErasableConversation, ErasableQuery, Erasing, ReadError, Store};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
-use colloquy_model::conversation::Status;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::page::{Cursor, Order, Paging, Start};
 use colloquy_model::time::Timestamp;
 
 /// A walk that has come to its end begins anew so long afterwards.
@@ -28,7 +26,7 @@ pub(crate) struct Retention {
 #[derive(Debug, Clone, Copy, Default)]
 struct Walk {
     /// The last conversation that was looked at.
-    behind: Option<Cursor>,
+    behind: Option<EntityNumber>,
     /// When the next page is looked at.
     next_at: Timestamp,
 }
@@ -70,32 +68,23 @@ impl Retention {
         &self,
         store: &dyn Store,
         tenant: Tenant,
-        (behind, before): (Option<Cursor>, Timestamp),
-    ) -> Result<Option<Cursor>, ReadError> {
-        let query = ConversationQuery {
+        (behind, before): (Option<EntityNumber>, Timestamp),
+    ) -> Result<Option<EntityNumber>, ReadError> {
+        let query = ErasableQuery {
             tenant,
-            facets: Facets {
-                status: Some(Status::Closed),
-                ..Facets::default()
-            },
-            by_update: false,
-            paging: Paging {
-                limit: PAGE,
-                start: behind.map_or(Start::Offset(0), Start::After),
-                order: Order::Asc,
-            },
+            erasing: Erasing::Closed,
+            behind: behind.unwrap_or(EntityNumber::ZERO),
+            limit: PAGE,
         };
-        let page = store.conversations(query).await?;
+        let page = store.erasable(query).await?;
         // Oldest first: what began later was closed later.
-        let old = |header: &&ConversationHeader| header.id.created_at() < before;
-        let last = page.items.last().filter(old);
-        let end = last.filter(|_| page.after).map(|last| Cursor {
-            number: last.id.number(),
-            tail: last.id.tail(),
-        });
+        let is_whole = u32::try_from(page.len()).is_ok_and(|length| length == PAGE);
+        let old = |last: &&ErasableConversation| last.id.created_at() < before;
+        let last = page.last().filter(old).filter(|_| is_whole);
+        let end = last.map(|last| last.id.number());
         let is_due =
-            |header: &&ConversationHeader| header.state.closed_at.is_some_and(|at| at < before);
-        let due = page.items.iter().filter(is_due).map(|header| {
+            |one: &&ErasableConversation| one.closed_at.is_some_and(|closed_at| closed_at < before);
+        let due = page.iter().filter(is_due).map(|one| {
             let erase = EraseConversation {
                 caller: Caller {
                     tenant,
@@ -104,12 +93,12 @@ impl Retention {
                 erasure: EntityNumber::ZERO,
                 closed_before: Some(before),
             };
-            (header.id, erase)
+            (one.id, erase)
         });
         let due: Vec<_> = due.collect();
         if !self.identity.is_forgotten(tenant) {
             // What fails is found by the next walk.
-            erase_all(&self.conversations, due.into_iter()).await;
+            let _ = erase_all(&self.conversations, due.into_iter()).await;
         }
         Ok(end)
     }

@@ -11,6 +11,7 @@
 mod deliveries;
 mod document_pages;
 mod documents;
+mod erasing;
 mod events;
 mod figures;
 mod fixture;
@@ -49,6 +50,17 @@ pub(super) use self::documents::{
     lists_of_documents_hold_and_count_what_one_may_read,
     what_was_answered_about_an_erased_document_leaves_the_files,
     what_was_erased_of_a_document_leaves_the_files,
+};
+pub(super) use self::erasing::{
+    an_erased_conversation_is_nowhere_and_takes_nothing,
+    an_erased_customer_leaves_the_files_and_gives_up_its_names,
+    one_erasure_of_a_customer_runs_until_it_is_finished,
+    the_bytes_of_a_conversation_are_those_of_its_texts,
+    the_files_of_a_conversation_are_known_when_it_is_gone,
+    what_is_still_erased_is_told_until_no_file_holds_it,
+    what_is_to_be_erased_is_loaded_without_its_texts,
+    what_may_have_to_be_erased_is_listed_by_number,
+    what_was_said_in_an_erased_conversation_leaves_the_files,
 };
 pub(super) use self::events::{
     a_page_is_whole_while_events_are_written_behind, a_reader_is_let_go_when_the_feed_closes,
@@ -168,6 +180,15 @@ macro_rules! contract {
             what_is_left_of_an_endpoint_that_is_no_more_goes,
             what_accounts_used_is_added_up_by_day_and_credential,
             requests_of_every_account_are_known_from_a_day_on,
+            an_erased_conversation_is_nowhere_and_takes_nothing,
+            an_erased_customer_leaves_the_files_and_gives_up_its_names,
+            one_erasure_of_a_customer_runs_until_it_is_finished,
+            the_bytes_of_a_conversation_are_those_of_its_texts,
+            the_files_of_a_conversation_are_known_when_it_is_gone,
+            what_is_still_erased_is_told_until_no_file_holds_it,
+            what_was_said_in_an_erased_conversation_leaves_the_files,
+            what_is_to_be_erased_is_loaded_without_its_texts,
+            what_may_have_to_be_erased_is_listed_by_number,
         }
     };
     ($bench:ty: $($promise:ident),* $(,)?) => {$(

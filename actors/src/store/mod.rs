@@ -13,6 +13,7 @@ mod delivery;
 mod digest;
 mod documents;
 mod encrypted;
+mod erasable;
 mod eraser;
 mod figures;
 mod finding;
@@ -61,6 +62,7 @@ pub use documents::{
     VersionQuery,
 };
 pub use encrypted::{EncryptedStore, OpeningSink};
+pub use erasable::{ErasableConversation, ErasableQuery, Erasing};
 pub use figures::{
     Assignees, FigureGroup, FigureQuery, FigureSlice, FigureStore, FigureTable, Generation,
     GenerationMark, Generations, Grouping, Made, MadeCell, MadeQuery,
@@ -317,8 +319,19 @@ pub trait Lists: Send + Sync + 'static {
     ) -> Later<Result<AttachmentTaker, ReadError>>;
 }
 
-/// What whoever erases conversations asks, of those that are gone, too.
+/// What whoever erases conversations asks, of those that can't be read and that are gone, too.
 pub trait ErasureStore: Send + Sync + 'static {
+    /// The next conversations that may have to be erased, also those that can't be read.
+    fn erasable(&self, query: ErasableQuery)
+    -> Later<Result<Vec<ErasableConversation>, ReadError>>;
+
+    /// A conversation as it is to be erased: without its texts, and with what it most likely was where
+    /// its header can't be read. None where it is not there.
+    fn load_to_erase(
+        &self,
+        conversation: Subject,
+    ) -> Later<Result<Option<StoredConversation>, ReadError>>;
+
     /// By how many bytes a conversation's events have changed the texts of its account.
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>>;
 

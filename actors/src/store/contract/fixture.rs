@@ -16,7 +16,9 @@ use crate::accounts::{
     Account, CreateCustomer, CreateUser, Customer, IssueKey, Key, OpenAccount, User,
 };
 use crate::conversation::messages::{ConversationError, CustomerShown, StartConversation};
-use crate::conversation::{Conversation, ConversationCommand, ConversationRequest};
+use crate::conversation::{
+    Conversation, ConversationCommand, ConversationRequest, EraseConversation,
+};
 use crate::idempotency::{Keys, Looked};
 use crate::journal::Kept;
 use crate::store::{
@@ -31,7 +33,7 @@ use colloquy_model::commit::ConstraintViolation;
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::id::{ConversationId, CustomerId, Id, KeyId};
+use colloquy_model::id::{AttachmentId, ConversationId, CustomerId, Id, KeyId};
 use colloquy_model::idempotency::{Reservation, key_hash};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
@@ -497,6 +499,18 @@ impl<R: ConversationRequest> Asked<R> for Conversation {
     }
 }
 
+impl Asked<EraseConversation> for Conversation {
+    type Command = EraseConversation;
+
+    fn command(
+        _: &Acting<Self>,
+        request: EraseConversation,
+        _: Option<Reservation>,
+    ) -> EraseConversation {
+        request
+    }
+}
+
 impl<R: RecordSpec, Q: RecordRequest<R>> Asked<Q> for Record<R> {
     type Command = RecordCommand<Q>;
 
@@ -681,5 +695,18 @@ impl Acting<Conversation> {
         text: &str,
     ) -> Result<Answer, Failed<ConversationError>> {
         self.ask(super::message(text))
+    }
+
+    /// Asks for what takes this attachment.
+    pub(in crate::store) fn ask_taking<R: ConversationRequest>(
+        &mut self,
+        attachment: AttachmentId,
+        request: R,
+    ) -> Result<R::Reply, Failed<ConversationError>> {
+        let mut decision = self.decide(request, None);
+        if let Decision::Change { commit, .. } = &mut decision {
+            commit.takes = Some(attachment);
+        }
+        self.conclude(decision)
     }
 }

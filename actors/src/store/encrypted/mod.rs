@@ -21,14 +21,15 @@ use super::{
     ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
     CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DeliveryTerm, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow,
-    FigureQuery, FigureSlice, FigureStore, FigureTable, FramedVersion, Generation, Generations,
-    IndexedDocument, KeptRow, Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery,
-    NodeRequests, Nodes, Nonce, OwnedConversation, OwnedDocument, ReadError, RecordQuery,
-    RelayedRequest, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store,
-    StoreHealth, StoreKeys, StoreMetric, Stored, StoredDelivery, StoredMessage, StoredPage,
-    StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice,
-    UsageStore, VersionQuery, WebhookState, Written,
+    EndpointTotals, EntityRead, ErasableConversation, ErasableQuery, ErasureStore, EventLog,
+    EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore, FigureTable,
+    FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses, Lists, Made,
+    MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
+    OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery, Rewrap, Settle,
+    SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
+    StoredConversation, StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion,
+    Timed, TimedQuery, TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery,
+    WebhookState, Written,
 };
 use crate::sealing::texts::{self, TextError};
 use crate::sealing::{MasterKeys, WrappedKey};
@@ -243,6 +244,21 @@ impl Lists for EncryptedStore {
 }
 
 impl ErasureStore for EncryptedStore {
+    fn erasable(
+        &self,
+        query: ErasableQuery,
+    ) -> Later<Result<Vec<ErasableConversation>, ReadError>> {
+        self.0.erasable(query)
+    }
+
+    /// There is no text in it.
+    fn load_to_erase(
+        &self,
+        conversation: Subject,
+    ) -> Later<Result<Option<StoredConversation>, ReadError>> {
+        self.0.load_to_erase(conversation)
+    }
+
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {
         self.0.text_bytes_of(conversation)
     }

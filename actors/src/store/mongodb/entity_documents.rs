@@ -16,8 +16,6 @@ pub(super) struct ConversationDocument {
     pub(super) number: i64,
     pub(super) tail: i64,
     pub(super) tenant: i64,
-    /// The sequence up to which it is carried over.
-    pub(super) seq: i64,
     #[serde(flatten)]
     pub(super) state: StateDocument,
     #[serde(default)]

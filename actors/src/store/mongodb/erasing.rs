@@ -119,7 +119,8 @@ pub(super) async fn attachments(
     let filter = doc! {
         "record": int(conversation), "field": NameField::TakenAttachment as i32,
     };
-    let found: Vec<Document> = all(collections, NAMES, filter, doc! {"_id": 1}).await?;
+    // In no order: by `_id`s the index of their owner would not serve it.
+    let found: Vec<Document> = all(collections, NAMES, filter, Document::new()).await?;
     let read = |name: &Document| {
         let id = name.get_str("value").unwrap_or_default();
         let unreadable = |error| damaged(&format!("the attachment {id}"), error).into();

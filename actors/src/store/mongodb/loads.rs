@@ -236,10 +236,10 @@ async fn record(
 
 /// A conversation's header and the last document of its log, both as of the same commit: waits
 /// until that one is carried over. None where this very conversation is not there.
-async fn header_and_last(
+pub(super) async fn header_and_last(
     collections: &Collections,
     subject: Subject,
-) -> Result<Option<(ConversationDocument, LogDocument)>, ReadError> {
+) -> Result<Option<(Document, LogDocument)>, ReadError> {
     let until = Instant::now() + CARRIED_WITHIN;
     loop {
         let filter = doc! {"_id": int(subject.number)};
@@ -252,14 +252,15 @@ async fn header_and_last(
         if last.as_ref().is_some_and(ends_a_conversation) {
             return Ok(None);
         }
-        let header = header.map(mongodb::bson::deserialize_from_document::<ConversationDocument>);
-        let header = header.transpose();
-        let header = header.map_err(|error| damaged(&subject.to_string(), error))?;
-        match (header, last) {
-            (Some(header), None) if header.tail == int(subject.tail) => {
+        let is_told = |error| damaged(&subject.to_string(), error);
+        let numbers = header.as_ref().map(tail_and_sequence).transpose();
+        match (header.zip(numbers.map_err(is_told)?), last) {
+            (Some((_, (tail, _))), None) if tail == int(subject.tail) => {
                 return Err(damaged(&subject.to_string(), "its log is not there").into());
             }
-            (Some(header), Some(last)) if is_it(&last) && is_of(&header, &last) => {
+            (Some((header, (_, sequence))), Some(last))
+                if is_it(&last) && is_of(sequence, &last) =>
+            {
                 return Ok(Some((header, last)));
             }
             (_, Some(last)) if is_it(&last) => {}
@@ -272,11 +273,16 @@ async fn header_and_last(
     }
 }
 
-/// Whether a header shows what this document leaves of it, and nothing later: the two are read at
-/// the same time, so that either may be older.
-fn is_of(header: &ConversationDocument, last: &LogDocument) -> bool {
+/// The rest of a header's identifier, and the sequence up to which it is carried over.
+fn tail_and_sequence(header: &Document) -> Result<(i64, i64), mongodb::bson::error::Error> {
+    Ok((header.get_i64("tail")?, header.get_i64("seq")?))
+}
+
+/// Whether a header that is carried over up to this sequence shows what this document leaves of it, and
+/// nothing later: the two are read at the same time, so that either may be older.
+fn is_of(carried: i64, last: &LogDocument) -> bool {
     let sequence = int(last.last_sequence().0);
-    header.seq == sequence || (header.seq < sequence && last.header.is_none())
+    carried == sequence || (carried < sequence && last.header.is_none())
 }
 
 async fn conversation(
@@ -288,6 +294,8 @@ async fn conversation(
     };
     let row = last.rows.last();
     let row = row.ok_or_else(|| damaged(&subject.to_string(), "its last commit has no rows"))?;
+    let header = mongodb::bson::deserialize_from_document::<ConversationDocument>(header);
+    let header = header.map_err(|error| damaged(&subject.to_string(), error))?;
     let state = header.state.state(&subject.to_string())?;
     let customer = doc! {"_id": int(state.customer.number())};
     let customer: Option<RecordDocument> = one(collections, RECORDS, customer).await?;

@@ -35,6 +35,7 @@ mod documents;
 mod emptied_rows;
 mod entity_documents;
 mod entity_events;
+mod erasable;
 mod erasing;
 mod event_pages;
 mod event_rows;

@@ -133,17 +133,55 @@ struct Command<'c> {
 
 impl Command<'_> {
     /// Makes statements. Where one of them meets a newer document, those behind it may not have
-    /// been made, whatever was asked (FerretDB stops there): each half is made once more, so that
-    /// in the end that one alone is left out.
+    /// been made, whatever was asked (FerretDB stops there). Most often many of them do: they were made
+    /// before, by a process that was not told so in time. So what changes a document that is there does
+    /// no more than that, which a newer one lets be, and only the others insert.
     async fn make(self, database: &Database, statements: &[Document]) -> Result<(), Error> {
+        if self.try_all(database, statements).await? == Made::All {
+            return Ok(());
+        }
+        let Some(ids) = inserted(statements) else {
+            return self.make_each(database, statements).await;
+        };
+        let there = self.there(database, ids).await?;
+        let is_there =
+            |statement: &&Document| id_of(statement).is_some_and(|id| there.contains(id));
+        let (known, missing): (Vec<_>, Vec<_>) = statements.iter().partition(is_there);
+        let changing = known.into_iter().map(|statement| {
+            let mut changing = statement.clone();
+            changing.remove("upsert");
+            changing
+        });
+        let changing: Vec<Document> = changing.collect();
+        self.make_each(database, &changing).await?;
+        let missing: Vec<Document> = missing.into_iter().cloned().collect();
+        self.make_each(database, &missing).await
+    }
+
+    /// The `_id`s of those of these documents that are there.
+    async fn there(self, database: &Database, ids: Vec<Bson>) -> Result<Vec<Bson>, Error> {
+        let collection = database.collection::<Document>(self.collection);
+        let found = async {
+            let find = collection.find(doc! {"_id": {"$in": ids}});
+            let mut cursor = find.projection(doc! {"_id": 1}).await?;
+            let mut there = Vec::new();
+            while cursor.advance().await? {
+                there.extend(cursor.deserialize_current()?.remove("_id"));
+            }
+            Ok(there)
+        };
+        answered(found).await
+    }
+
+    /// Makes statements, where one of them meets a newer document each half once more, so that in the
+    /// end that one alone is left out.
+    async fn make_each(self, database: &Database, statements: &[Document]) -> Result<(), Error> {
         let mut left = vec![statements];
         while let Some(some) = left.pop() {
-            let command = doc! {
-                self.name: self.collection, self.statements: some, "ordered": false,
-                // A command that is made by hand takes nothing of this from the connection.
-                "writeConcern": {"w": "majority", "j": true},
+            let made = match some.is_empty() {
+                true => Made::All,
+                false => self.try_all(database, some).await?,
             };
-            let made = checked(&answered(database.run_command(command).into_future()).await?)?;
             if made == Made::NotAll && some.len() > 1 {
                 let (first, second) = some.split_at(some.len() / 2);
                 left.extend([second, first]);
@@ -151,6 +189,30 @@ impl Command<'_> {
         }
         Ok(())
     }
+
+    async fn try_all(self, database: &Database, statements: &[Document]) -> Result<Made, Error> {
+        let command = doc! {
+            self.name: self.collection, self.statements: statements, "ordered": false,
+            // A command that is made by hand takes nothing of this from the connection.
+            "writeConcern": {"w": "majority", "j": true},
+        };
+        checked(&answered(database.run_command(command).into_future()).await?)
+    }
+}
+
+/// The `_id` of the one document that a statement changes.
+fn id_of(statement: &Document) -> Option<&Bson> {
+    statement.get_document("q").ok()?.get("_id")
+}
+
+/// The `_id`s of the documents that these statements insert where they are not there; none where one of
+/// them does something else, so that their order counts.
+fn inserted(statements: &[Document]) -> Option<Vec<Bson>> {
+    let id = |statement: &Document| {
+        let inserts = statement.get_bool("upsert").unwrap_or(false);
+        id_of(statement).filter(|_| inserts).cloned()
+    };
+    statements.iter().map(id).collect()
 }
 
 /// What a command that writes says of its statements.

@@ -12,6 +12,7 @@ mod in_use;
 mod intents;
 mod names;
 mod round_trips;
+mod statements;
 mod unreadable;
 mod usage;
 

@@ -22,6 +22,7 @@ mod document_lists;
 mod document_loads;
 mod documents;
 mod emptied_rows;
+mod erasable;
 mod erasing;
 mod events;
 mod export;

@@ -8,7 +8,7 @@ use super::snapshots::{self, Asked};
 use super::work::{FigureChange, Work};
 use super::{
     ReadClass, SqliteStore, activity, audit, chain, chores, conditions, delivery_lists,
-    document_lists, document_loads, erasing, events, figures, identifiers, lists, loads,
+    document_lists, document_loads, erasable, erasing, events, figures, identifiers, lists, loads,
     message_lists, older_keys, revisions, store_key, timed, usage, versions,
 };
 use crate::sealing::{MasterKeys, WrappedKey};
@@ -17,13 +17,14 @@ use crate::store::{
     ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
     CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
-    EntityRead, ErasureStore, EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice,
-    FigureStore, FigureTable, FramedVersion, Generation, Generations, IndexedDocument, KeptRow,
-    Later, LinkUses, Lists, Made, MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce,
-    OwnedConversation, OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle,
-    SnapshotError, Snapshots, SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored,
-    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
-    TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
+    EntityRead, ErasableConversation, ErasableQuery, ErasureStore, EventLog, EventPage, EventQuery,
+    FeedRow, FigureQuery, FigureSlice, FigureStore, FigureTable, FramedVersion, Generation,
+    Generations, IndexedDocument, KeptRow, Later, LinkUses, Lists, Made, MadeCell, MadeQuery,
+    MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation, OwnedDocument, ReadError,
+    RecordQuery, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store,
+    StoreHealth, StoreKeys, StoreMetric, Stored, StoredConversation, StoredDelivery, StoredMessage,
+    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery,
+    UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -196,6 +197,24 @@ impl Lists for SqliteStore {
 }
 
 impl ErasureStore for SqliteStore {
+    fn erasable(
+        &self,
+        query: ErasableQuery,
+    ) -> Later<Result<Vec<ErasableConversation>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            erasable::next(connection, query)
+        })
+    }
+
+    fn load_to_erase(
+        &self,
+        conversation: Subject,
+    ) -> Later<Result<Option<StoredConversation>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            erasable::load(connection, conversation)
+        })
+    }
+
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
             erasing::text_bytes(connection, conversation)

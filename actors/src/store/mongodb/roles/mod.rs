@@ -15,15 +15,16 @@ use tokio::sync::oneshot;
 
 use super::codec::failed;
 use super::conditions::claiming_conversation;
-use super::erasing;
 use super::work::Work;
 use super::{MongoStore, kept_answers, lists, loads, message_lists};
+use super::{erasable, erasing};
 use crate::store::digest::payload_digests;
 use crate::store::{
     AttachmentTaker, Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead,
-    ErasureStore, KeptRow, Later, Lists, MessageQuery, Nodes, OwnedConversation, ReadError,
-    RecordQuery, RevisionQuery, Settle, SnapshotError, Snapshots, Store, StoreHealth, StoreMetric,
-    Stored, StoredMessage, StoredPage, StoredRecord,
+    ErasableConversation, ErasableQuery, ErasureStore, KeptRow, Later, Lists, MessageQuery, Nodes,
+    OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle, SnapshotError, Snapshots,
+    Store, StoreHealth, StoreMetric, Stored, StoredConversation, StoredMessage, StoredPage,
+    StoredRecord,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
@@ -226,6 +227,22 @@ impl Lists for MongoStore {
 }
 
 impl ErasureStore for MongoStore {
+    fn erasable(
+        &self,
+        query: ErasableQuery,
+    ) -> Later<Result<Vec<ErasableConversation>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read_listed(async move { erasable::next(&collections, query).await })
+    }
+
+    fn load_to_erase(
+        &self,
+        conversation: Subject,
+    ) -> Later<Result<Option<StoredConversation>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { erasable::load(&collections, conversation).await })
+    }
+
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {
         let collections = self.collections.clone();
         self.read(async move { erasing::text_bytes(&collections, conversation).await })

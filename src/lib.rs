@@ -191,12 +191,10 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
-    let traces = Traces::start(&config.traces, &system)?.map(Arc::new);
-    let shared_caches = SharedCaches::start(&config.shared_caches, &system.events)?;
     let outbound = Outbound {
         courier,
-        traces: traces.clone(),
-        shared_caches: Arc::new(shared_caches),
+        traces: Traces::start(&config.traces, &system)?.map(Arc::new),
+        shared_caches: Arc::new(SharedCaches::start(&config.shared_caches, &system.events)?),
     };
     let app = AppState::new(config, Arc::clone(&system), outbound, &url)?;
     let app = Arc::new(app);
@@ -211,16 +209,12 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
             actix_web::rt::spawn(demo::play(system.clone(), place, plays_a_week));
         }
         if let Some(tls) = &app.tls {
-            let every = Duration::from_secs_f64(config.tls.check_seconds);
-            actix_web::rt::spawn(tls::keep_fresh(Arc::clone(tls), every));
-            let (hosts, of) = (system.identity.hosts.changes(), Arc::clone(&system));
-            let proven = move || of.identity.hosts.all_proven();
-            actix_web::rt::spawn(tls::follow_domains(Arc::clone(tls), hosts, proven));
+            keep_certificates(tls, config, &system);
         }
         let drain_seconds = config.server.drain_seconds;
         reload::when_told(Arc::clone(&app), Arc::clone(&settings))?;
         shutdown::serve_until_told(server, &app, drain_seconds).await?;
-        if let Some(traces) = &traces {
+        if let Some(traces) = &app.traces {
             traces.flush().await;
         }
         Ok::<_, RunError>(())
@@ -228,6 +222,15 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     drop(history);
     system.close();
     Ok(())
+}
+
+/// Has certificates read again when their files change, and ordered for domains when they are proven.
+fn keep_certificates(tls: &Arc<tls::ListenerTls>, config: &Config, system: &Arc<System>) {
+    let every = Duration::from_secs_f64(config.tls.check_seconds);
+    actix_web::rt::spawn(tls::keep_fresh(Arc::clone(tls), every));
+    let (hosts, of) = (system.identity.hosts.changes(), Arc::clone(system));
+    let proven = move || of.identity.hosts.all_proven();
+    actix_web::rt::spawn(tls::follow_domains(Arc::clone(tls), hosts, proven));
 }
 
 /// Opens the store and everything that remembers.

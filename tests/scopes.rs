@@ -22,6 +22,7 @@ nothing
     GET /docs/share.css
     GET /docs/style.css
     GET /s/{token}
+    GET /s/{token}/versions/{version_id}
     PUT /s/{token}
     POST /s/{token}
     POST /s/{token}/comment

@@ -255,7 +255,7 @@ async fn all_paths(account: &Account) -> Vec<String> {
             ("{version_id}", &version),
             ("{version}", &version),
             ("{share_id}", &share),
-            ("{webhook_id}", &webhook.id("id")),
+            ("{webhook_id}", &webhook.id("webhook_id")),
             ("{user_id}", &user),
             ("{customer_id}", &customer),
             ("{token}", token),
@@ -263,7 +263,8 @@ async fn all_paths(account: &Account) -> Vec<String> {
         .into_iter()
         .fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
     };
-    let document = c.get("/openapi.json").await.expect(200);
+    let document = account.anonymous().get("/openapi.json").await;
+    let document = document.expect(200);
     let paths = document["paths"].as_object().unwrap().iter();
     let reads = paths.filter(|(_, methods)| methods.get("get").is_some());
     let reads = reads.map(|(path, _)| filled(path));
@@ -277,6 +278,26 @@ async fn all_paths(account: &Account) -> Vec<String> {
         all.extend(files.map(str::to_owned));
     }
     all
+}
+
+/// What a cache answers, whose headers may be those of an answer to somebody else, and whether it had kept
+/// that.
+async fn through_a_cache(c: &Client, path: &str) -> (Vec<u8>, bool) {
+    let id = unique("request");
+    let call = c.get(path).with("x-request-id", &id);
+    let answer = call
+        .with("accept", "application/json")
+        .open()
+        .await
+        .unwrap();
+    let was_kept = answer.headers()["x-request-id"] != *id;
+    // An event stream does not end.
+    let streams = answer.headers()["content-type"] == "text/event-stream";
+    let bytes = match streams {
+        true => Vec::new(),
+        false => answer.bytes().await.unwrap().into(),
+    };
+    (bytes, was_kept)
 }
 
 #[tokio::test]
@@ -293,18 +314,18 @@ async fn a_cache_that_goes_by_our_headers_alone_serves_nothing_private_to_anothe
     // Each is asked with the right to it, twice, so that whatever may be kept is kept …
     for path in &paths {
         for caller in [&owner, &operator, &owner, &operator] {
-            caller.get(path).await;
+            through_a_cache(caller, path).await;
         }
     }
     // … and then by those who have none.
     let mut kept = BTreeSet::new();
     for path in &paths {
         for caller in [&stranger, &nobody] {
-            let (answer, was_kept) = asked(caller, path).await;
+            let (bytes, was_kept) = through_a_cache(caller, path).await;
             if was_kept {
                 kept.insert(path.clone());
                 let direct = json_of(&mine.anonymous(), path).await.expect(200);
-                assert_eq!(answer.bytes, direct.bytes, "{path}: {answer}");
+                assert_eq!(bytes, direct.bytes, "{path}");
             }
         }
     }

@@ -91,14 +91,13 @@ impl AppState {
     pub(crate) fn new(
         config: &Config,
         system: Arc<System>,
-        outbound: Outbound,
-        public_url: &str,
-    ) -> Result<Self, ConfigError> {
-        let Outbound {
+        Outbound {
             courier,
             traces,
             shared_caches,
-        } = outbound;
+        }: Outbound,
+        public_url: &str,
+    ) -> Result<Self, ConfigError> {
         let router = Router::new(routes::operations());
         let live = LiveSettings::new(router.operations(), config, public_url)?;
         let tls = config.tls.is_on().then(|| ListenerTls::new(config));
@@ -106,13 +105,7 @@ impl AppState {
         let connections_max = descriptors::connections(config.server.connections_max);
         let idle = IdleLimits::new(config);
         let in_flight = Budget::new(config.limits.bodies_in_flight_bytes);
-        let limits = |bytes_max, refusal| BodyLimits {
-            bytes_max,
-            refusal,
-            offload_bytes: config.limits.offload_body_bytes,
-            timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
-            in_flight: Arc::clone(&in_flight),
-        };
+        let limits = |bytes_max, refusal| body_limits(config, &in_flight, (bytes_max, refusal));
         let answers = Budget::new(config.limits.answers_in_flight_bytes);
         let connections = Connections::new(connections_max, idle, config.server.proxies());
         let request_metrics = Arc::new(RequestMetrics::new(router.operations()));
@@ -181,6 +174,21 @@ impl AppState {
         self.system
             .reconfigure(config.plan_rates(), &config.policies());
         Ok(())
+    }
+}
+
+/// How bodies of one kind are read: so long at most, and what is refused.
+fn body_limits(
+    config: &Config,
+    in_flight: &Arc<Budget>,
+    (bytes_max, refusal): (usize, Kind),
+) -> BodyLimits {
+    BodyLimits {
+        bytes_max,
+        refusal,
+        offload_bytes: config.limits.offload_body_bytes,
+        timeout: Duration::from_secs_f64(config.server.body_timeout_seconds),
+        in_flight: Arc::clone(in_flight),
     }
 }
 

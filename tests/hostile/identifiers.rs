@@ -21,16 +21,19 @@ const HOST: &str = "chat.shop.example";
 struct World {
     c: Client,
     operator: Client,
+    nobody: Client,
     ids: HashMap<&'static str, String>,
+    /// The path of a share link.
+    link: String,
     _receiver: Receiver,
     _account: Account,
 }
 
-/// A document with one of everything that stands around it.
-async fn ids_around_a_document(c: &Client, user: &str) -> [(&'static str, String); 4] {
+/// A document with one of everything that stands around it; gives the path of a link to it.
+async fn around_a_document(c: &Client, ids: &mut HashMap<&'static str, String>) -> String {
     let document = c.document("one\ntwo\n").await;
     let version = c.write(&document, "one\n2\n").await;
-    let editor = json!({"user_id": user, "role": "editor"});
+    let editor = json!({"user_id": ids["user_id"], "role": "editor"});
     c.post(&format!("{document}/collaborators"), editor)
         .await
         .expect(201);
@@ -39,13 +42,15 @@ async fn ids_around_a_document(c: &Client, user: &str) -> [(&'static str, String
         .post(&format!("{document}/comments"), comment)
         .await
         .expect(201);
-    let (share, _) = c.share(&document, json!({"role": "viewer"})).await;
-    [
-        ("version", version),
+    let (share, link) = c.share(&document, json!({"role": "viewer"})).await;
+    ids.extend([
+        ("version", version.clone()),
+        ("version_id", version),
         ("comment_id", comment.id("comment_id")),
         ("share_id", share),
         ("document_id", id_of(&document).to_owned()),
-    ]
+    ]);
+    link
 }
 
 /// An account that has a domain.
@@ -55,6 +60,17 @@ async fn with_domain(server: &Server) -> Account {
     let change = account.operator().patch(&path, json!({"domains": [HOST]}));
     change.await.expect(200);
     account
+}
+
+/// What a webhook was sent first.
+async fn first_delivery(c: &Client, webhook: &str) -> String {
+    let list = format!("/v1/webhooks/{webhook}/deliveries");
+    let soon = std::time::Duration::from_secs(20);
+    let delivered = until("the edit is delivered", soon, async || {
+        let listed = c.get(&list).await.expect(200);
+        (listed.total() > 0).then_some(listed)
+    });
+    delivered.await.column("delivery_id").remove(0)
 }
 
 /// Erases somebody of whom nothing else knows.
@@ -103,24 +119,15 @@ impl World {
         .expect(200);
         ids.insert("actor_id", conversation.clone());
         ids.insert("conversation_id", conversation);
-        ids.extend(ids_around_a_document(&c, &ids["user_id"]).await);
-        let list = format!("/v1/webhooks/{}/deliveries", ids["webhook_id"]);
-        let delivered = until(
-            "the edit is delivered",
-            std::time::Duration::from_secs(20),
-            async || {
-                let listed = c.get(&list).await.expect(200);
-                (listed.total() > 0).then_some(listed)
-            },
-        );
-        ids.insert(
-            "delivery_id",
-            delivered.await.column("delivery_id").remove(0),
-        );
+        let link = around_a_document(&c, &mut ids).await;
+        let delivery = first_delivery(&c, &ids["webhook_id"]).await;
+        ids.insert("delivery_id", delivery);
         World {
             c,
             operator,
+            nobody: account.anonymous(),
             ids,
+            link,
             _receiver: receiver,
             _account: account,
         }
@@ -130,6 +137,7 @@ impl World {
     fn path(&self, template: &str, other: Option<(&str, &str)>) -> String {
         let mut path = template
             .replace("{actor_kind}", "conversation")
+            .replace("/s/{token}", &self.link)
             .replace("{host}", HOST);
         for (name, id) in &self.ids {
             let id = other
@@ -142,10 +150,10 @@ impl World {
     }
 
     async fn ask(&self, operation: &Operation, path: &str) -> Answer {
-        let c = if path.starts_with("/admin") {
-            &self.operator
-        } else {
-            &self.c
+        let c = match path.split('/').nth(1) {
+            Some("admin") => &self.operator,
+            Some("s") => &self.nobody,
+            _ => &self.c,
         };
         let call = c.call(&operation.method.to_uppercase(), path);
         match &operation.body {

@@ -11,7 +11,8 @@ use crate::support::documents::id_of;
 use crate::support::ports::ReservedPort;
 use crate::support::server::Folder;
 use crate::support::{
-    Account, Answer, Client, Nginx, Receiver, Reply, Server, Setup, Varnish, account, unique, until,
+    Account, Answer, Client, Nginx, Person, Receiver, Reply, Server, Setup, Varnish, account,
+    shared as shared_server, unique, until,
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -538,5 +539,26 @@ async fn settings_that_cant_be_meant_are_refused_by_name() {
         let (status, said) = setup.refused_in(&folder.work());
         let key = format!("shared_caches.{}", name.to_lowercase());
         assert!(!status.success() && said.contains(&key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_revokes_a_link_in_the_console_is_told_how_soon_it_is_gone() {
+    let kept = keeping(90).start();
+    for (server, words) in [
+        (&kept, "in caches on its way within 90 s"),
+        (
+            shared_server(),
+            "The very next visit with this link finds nothing.",
+        ),
+    ] {
+        let account = server.account().await;
+        let person = Person::user(&account, "admin").await;
+        let c = person.api(&account);
+        let at = c.document(TEXT).await;
+        c.share(&at, json!({})).await;
+        let page = format!("/console/documents/{}/sharing", id_of(&at));
+        let page = person.page(&page).await;
+        assert!(page.contains(words), "{page}");
     }
 }

@@ -96,6 +96,11 @@ impl SharedCaches {
         })
     }
 
+    /// For how long shared caches may keep what links open; 0: not at all.
+    pub(crate) fn link_seconds(&self) -> u32 {
+        self.link_seconds
+    }
+
     /// How shared caches may keep what a link opens; none where they may not. Asked before the document
     /// is read: a change that comes meanwhile has to be told.
     pub(crate) fn may_keep(&self, link: &Link, now: Timestamp) -> Option<SharedCaching> {

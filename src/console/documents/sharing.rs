@@ -261,6 +261,16 @@ impl Docs<'_> {
         })
     }
 
+    /// How soon a link that is revoked opens nothing.
+    fn revoked(&self) -> String {
+        match self.visit.app.shared_caches.link_seconds() {
+            0 => "The very next visit with this link finds nothing.".to_owned(),
+            seconds => format!(
+                "This link finds nothing any more: at once here, in caches on its way within {seconds} s."
+            ),
+        }
+    }
+
     fn link(&self, action: &str, link: &Value) -> Markup {
         let ends = text(link, "expires_at");
         let most = link.get("max_uses").and_then(Value::as_u64);
@@ -274,7 +284,7 @@ impl Docs<'_> {
                 td { (time(link, "expires_at")) }
                 td { @if is(link, "has_password") { "Yes" } @else { "No" } }
                 td { (time(link, "created_at")) }
-                td { (button(self.session, &format!("{action}/{}/revoke", text(link, "share_id")), "Revoke", "small danger", "The very next visit with this link finds nothing.")) }
+                td { (button(self.session, &format!("{action}/{}/revoke", text(link, "share_id")), "Revoke", "small danger", &self.revoked())) }
             }
         }
     }

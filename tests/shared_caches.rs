@@ -427,16 +427,14 @@ async fn varnish_drops_what_was_changed_or_revoked_within_seconds() {
     is_told_twice().await;
     is_shown("another text").await;
     let permissions = format!("{at}/permissions");
-    owner
-        .put(&permissions, json!({"link_sharing": false}))
-        .await
-        .expect(200);
+    let share_by_links = async |on: bool| {
+        let change = owner.put(&permissions, json!({"link_sharing": on}));
+        change.await.expect(200);
+    };
+    share_by_links(false).await;
     is_gone().await;
     is_told_twice().await;
-    owner
-        .put(&permissions, json!({"link_sharing": true}))
-        .await
-        .expect(200);
+    share_by_links(true).await;
     is_told_twice().await;
     is_shown("another text").await;
     owner.delete(at).await.expect(204);

@@ -45,7 +45,7 @@ pub(crate) async fn keep_certificates(acme: Arc<Acme>, every: Duration) -> Infal
             () = sleep(wait) => {}
             // The sender lives as long as this does.
             _ = changes.changed() => {}
-            () = acme.try_again.notified() => manager.lift_waits(),
+            () = acme.try_again.notified() => manager.lift_waits().await,
         }
     }
 }
@@ -112,7 +112,9 @@ impl Manager {
     }
 
     /// Has failed orders wait no more. What the authority itself asks for holds on.
-    fn lift_waits(&self) {
+    async fn lift_waits(&mut self) {
+        // What the storage holds of a failure is read once: after this, not after what is lifted here.
+        self.look().await;
         for failure in self.acme.failures.lock().values_mut() {
             failure.next_at = 0;
         }

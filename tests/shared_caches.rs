@@ -31,15 +31,15 @@ fn keeping(seconds: u32) -> Setup {
 }
 
 /// A document and a link to it, for a viewer.
-struct Shared {
-    owner: Client,
-    at: String,
+pub(crate) struct Shared {
+    pub(crate) owner: Client,
+    pub(crate) at: String,
     share: String,
-    link: String,
+    pub(crate) link: String,
 }
 
 impl Shared {
-    async fn new(server: &Server) -> Self {
+    pub(crate) async fn new(server: &Server) -> Self {
         let owner = server.account().await.test();
         let at = owner.document(TEXT).await;
         let (share, link) = owner.share(&at, json!({})).await;
@@ -52,12 +52,16 @@ impl Shared {
     }
 
     async fn revoke(&self) {
+        self.revoke_by(&self.owner).await;
+    }
+
+    pub(crate) async fn revoke_by(&self, owner: &Client) {
         let path = format!("{}/share/{}", self.at, self.share);
-        self.owner.delete(&path).await.expect(204);
+        owner.delete(&path).await.expect(204);
     }
 }
 
-async fn json_of(c: &Client, path: &str) -> Answer {
+pub(crate) async fn json_of(c: &Client, path: &str) -> Answer {
     c.get(path).with("accept", "application/json").await
 }
 
@@ -83,7 +87,7 @@ async fn asked(c: &Client, path: &str) -> (Answer, bool) {
 }
 
 /// Asks until a cache has kept what it answers.
-async fn kept(c: &Client, path: &str) -> Answer {
+pub(crate) async fn kept(c: &Client, path: &str) -> Answer {
     until("it is kept", SOON, async || {
         let (answer, was_kept) = asked(c, path).await;
         was_kept.then_some(answer)
@@ -374,19 +378,29 @@ async fn what_is_revoked_is_gone_from_nginx_within_the_stated_time() {
     assert!(gone_after < Duration::from_secs(3 + 2), "{gone_after:?}");
 }
 
-/// A server behind Varnish, which it tells of changes; nothing would be gone by itself for an hour. What
-/// a start tells has been told.
+/// A server that tells the Varnish at this port of changes; nothing would be gone by itself for an hour.
+pub(crate) fn telling(varnish: &ReservedPort) -> Setup {
+    keeping(3_600).env(PURGE_URL, &format!("http://{}/", varnish.address()))
+}
+
+/// Waits until what a start tells has been told, and once more.
+pub(crate) async fn has_told_of_its_start(server: &Server) {
+    until(
+        "it has told of its start, and once more",
+        SOON,
+        async || (server.metric(DONE).await == 2).then_some(()),
+    )
+    .await;
+}
+
+/// A server behind Varnish.
 async fn behind_varnish() -> (Server, Varnish) {
     // The server is found at its port again when it has been started again.
     let (at, port) = (ReservedPort::new(), ReservedPort::new());
-    let url = format!("http://{}/", port.address());
-    let setup = keeping(3_600).env(PURGE_URL, &url);
-    let server = setup.env("COLLOQUY__SERVER__BIND", &at.address()).start();
+    let setup = telling(&port).env("COLLOQUY__SERVER__BIND", &at.address());
+    let server = setup.start();
     let varnish = Varnish::start(&port, &server.address());
-    until("it is told of the start, and once more", SOON, async || {
-        (server.metric(DONE).await == 2).then_some(())
-    })
-    .await;
+    has_told_of_its_start(&server).await;
     (server, varnish)
 }
 

@@ -26,6 +26,7 @@ mod quotas;
 mod regions;
 mod rolling;
 mod scaling;
+mod shared_caches;
 mod signals;
 mod signatures;
 mod supervision;

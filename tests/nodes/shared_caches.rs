@@ -1,0 +1,33 @@
+//! A cache in front of one node, and what is changed at another.
+
+use super::{SLACK, nodes_with};
+use crate::shared_caches::{Shared, has_told_of_its_start, json_of, kept, telling};
+use crate::support::ports::ReservedPort;
+use crate::support::{Varnish, until};
+
+#[tokio::test]
+async fn the_node_that_was_asked_tells_what_another_one_has_changed() {
+    let port = ReservedPort::new();
+    let nodes = nodes_with(&telling(&port), 2);
+    let varnish = Varnish::start(&port, &nodes[0].address());
+    for node in &nodes {
+        has_told_of_its_start(node).await;
+    }
+    let shared = Shared::new(&nodes[0]).await;
+    let holder = nodes[0].anonymous().at(&varnish.address());
+    kept(&holder, &shared.link).await;
+    let elsewhere = shared.owner.at(&nodes[1].address());
+    elsewhere.write(&shared.at, "written elsewhere").await;
+    until("the new text is shown", SLACK, async || {
+        let answer = json_of(&holder, &shared.link).await.expect(200);
+        (answer["content"] == "written elsewhere").then_some(())
+    })
+    .await;
+    kept(&holder, &shared.link).await;
+    shared.revoke_by(&elsewhere).await;
+    until("it is gone", SLACK, async || {
+        let answer = json_of(&holder, &shared.link).await;
+        (answer.status == 404).then_some(())
+    })
+    .await;
+}

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{address, at, host, prove, set, setup, text};
+use super::{address, at, host, prove, set, setup, text, two_accounts};
 use crate::support::console::Person;
 use crate::support::{Account, Nameserver};
 
@@ -57,10 +57,7 @@ async fn an_operator_is_shown_the_record_and_has_it_looked_up() {
 async fn at_a_domain_there_are_its_accounts_people_and_nobody_else() {
     let names = Nameserver::start();
     let server = setup(&names).start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     prove(&names, &a, &host).await;
     let own = Person::user(&a, "agent").await;

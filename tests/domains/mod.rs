@@ -93,6 +93,12 @@ pub(crate) async fn both_verified(
     tokio::join!(verify(first), verify(second))
 }
 
+/// Two accounts that have no domain yet.
+async fn two_accounts(server: &Server) -> (Account, Account) {
+    let accounts = (server.account(), server.account());
+    (accounts.0.await, accounts.1.await)
+}
+
 /// The address under which the server is reached at a host.
 fn address(server: &Server, host: &str) -> String {
     let own = server.address();
@@ -104,10 +110,7 @@ fn address(server: &Server, host: &str) -> String {
 async fn a_domain_is_the_accounts_once_its_record_is_found() {
     let names = Nameserver::start();
     let server = setup(&names).start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     let set_up = set(&a, json!({"domains": [host.to_uppercase()]}))
         .await
@@ -151,10 +154,7 @@ async fn a_domain_is_the_accounts_once_its_record_is_found() {
 async fn a_domain_stays_proven_without_its_record_and_is_anybodys_once_it_is_given_up() {
     let names = Nameserver::start();
     let mut server = setup(&names).start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     prove(&names, &a, &host).await;
     set(&b, json!({"domains": []})).await.expect(200);
@@ -312,10 +312,7 @@ async fn the_servers_own_host_is_nobodys() {
 async fn lists_of_domains_and_origins_are_taken_whole_or_not_at_all() {
     let names = Nameserver::start();
     let server = setup(&names).start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let (good, proven) = (host(), host());
     prove(&names, &b, &proven).await;
     let before = a.operator().get(&at(&a)).await.expect(200);

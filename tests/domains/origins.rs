@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{host, prove, set, setup};
+use super::{host, prove, set, setup, two_accounts};
 use crate::support::client::Call;
 use crate::support::{Account, Answer, Nameserver, Setup};
 
@@ -67,10 +67,7 @@ async fn a_preflight_is_answered_for_the_account_of_its_domain_else_for_any() {
     let server = setup(&names)
         .config(&format!("[cors]\nallowed_origins = [\"{CONFIGURED}\"]\n"))
         .start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     prove(&names, &a, &host).await;
     set(&a, json!({"cors_origins": [APP]})).await.expect(200);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{address, domain, host, is_proven, prove, set, setup, text};
+use super::{address, domain, host, is_proven, prove, set, setup, text, two_accounts};
 use crate::support::client::Call;
 use crate::support::signing::Signer;
 use crate::support::{Account, Client, Nameserver};
@@ -11,10 +11,7 @@ use crate::support::{Account, Client, Nameserver};
 async fn at_a_domain_only_its_account_is_there() {
     let names = Nameserver::start();
     let server = setup(&names).start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     prove(&names, &a, &host).await;
     let document = a.test().document("Ours").await;
@@ -67,10 +64,7 @@ async fn a_proxy_that_is_believed_says_which_host_was_asked() {
     let server = setup(&names)
         .env("COLLOQUY__SERVER__TRUSTED_PROXIES", "[\"127.0.0.1\"]")
         .start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     prove(&names, &a, &host).await;
     let asked = |c: Client| c.get("/v1").with("x-forwarded-host", &host);

@@ -2,17 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{address, host, prove, set, setup, text};
-use crate::support::{Account, Answer, Client, Nameserver, Server};
+use super::{address, host, prove, set, setup, text, two_accounts};
+use crate::support::{Answer, Client, Nameserver, Server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_says_at_which_domain_it_was_issued_and_ends_with_it() {
     let names = Nameserver::start();
     let server = setup(&names).start();
-    let (a, b) = (
-        Account::make(server.anonymous()).await,
-        Account::make(server.anonymous()).await,
-    );
+    let (a, b) = two_accounts(&server).await;
     let host = host();
     prove(&names, &a, &host).await;
     let there = address(&server, &host);

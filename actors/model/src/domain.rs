@@ -24,18 +24,18 @@ pub enum DomainState {
 pub struct DomainView {
     /// The host name, in small letters and A-labels.
     pub host: String,
-    /// Whether it is proven.
+    /// Whether the account has proven that the host name is its own.
     pub state: DomainState,
     /// Where a TXT record has to stand.
     pub txt_name: String,
-    /// What it has to hold.
+    /// The text that the TXT record has to hold.
     pub txt_value: String,
-    /// When it was proven.
+    /// When the account has proven that the host name is its own.
     pub proven_at: Option<Timestamp>,
 }
 
 impl DomainView {
-    /// Whether it is proven.
+    /// Whether the account has proven that the host name is its own.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.state == DomainState::Proven

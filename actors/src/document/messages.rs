@@ -456,8 +456,8 @@ pub struct OpenedShare {
     pub password: Option<String>,
     /// From this instant on it opens nothing.
     pub expires_at: Option<Timestamp>,
-    /// Whether its uses are bounded.
-    pub is_counted_out: bool,
+    /// Whether it opens a number of times only.
+    pub has_max_uses: bool,
 }
 
 /// A document as one caller sees it at one moment.

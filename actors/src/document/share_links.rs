@@ -169,9 +169,9 @@ impl Documents {
             role,
             password: wanted,
             expires_at,
-            is_counted_out,
+            has_max_uses,
         } = self.ask(document, meta, OpenShare { token: hash }).await?;
-        let is_public = wanted.is_none() && !is_counted_out && role == DocumentRole::Viewer;
+        let is_public = wanted.is_none() && !has_max_uses && role == DocumentRole::Viewer;
         if let Some(wanted) = wanted {
             self.check_password(tenant, share, wanted, password).await?;
         }

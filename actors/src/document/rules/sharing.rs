@@ -344,7 +344,7 @@ impl DocumentRequest for OpenShare {
             role: terms.role,
             password: terms.password.clone(),
             expires_at: terms.expires_at,
-            is_counted_out: terms.max_uses.is_some(),
+            has_max_uses: terms.max_uses.is_some(),
         }))
     }
 }

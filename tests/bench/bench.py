@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import load
+from backups import Backups
 from documents import METADATA, Documents
 from hostile import Hostile
 from load import Ids
@@ -55,6 +56,7 @@ class Bench:
             parts = [Outside(self.folder, self.quick, self.bare, self.note),
                      Documents(self.folder, self.quick, self.table, self.note),
                      Texts(self.folder, self.quick, self.note),
+                     Backups(self.folder, self.quick, self.note),
                      Nodes(self.folder, self.bare, self.note),
                      Hostile(self.note)]
             for part in parts:

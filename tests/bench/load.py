@@ -40,7 +40,7 @@ class Cost:
 
 def wrk(server, kind, ids, seconds, seen=None, seed=1):
     command = ["wrk", f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--timeout", "10s",
-               "-s", Path(__file__).parent / "requests.lua", f"http://127.0.0.1:{server.port}", "--",
+               "-s", Path(__file__).parent / "requests.lua", server.address(), "--",
                f"kind={kind}", f"key={server.key}", f"seed={seed}"]
     if ids:
         command += [f"ids={ids.file}", f"from={ids.start}", f"count={ids.count}"]

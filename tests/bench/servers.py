@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -37,9 +38,10 @@ class Server:
 
     def printed_port(self):
         for line in self.process.stdout:
-            found = re.search(r"listening on http://[^ ]*:(\d+)", line)
+            found = re.search(r"listening on (https?)://[^ ]*:(\d+)", line)
             if found:
-                return int(found[1])
+                self.scheme = found[1]
+                return int(found[2])
         raise SystemExit(f"{self.name} did not start: see {self.folder}/{self.name}.log")
 
     def status(self, path):
@@ -49,7 +51,7 @@ class Server:
             return 0
 
     def ask(self, method, path, body=None, key=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = self.connection()
         headers = {"Authorization": f"Bearer {key or self.key}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -58,6 +60,15 @@ class Server:
         text = answer.read()
         connection.close()
         return answer.status, text
+
+    def connection(self):
+        if self.scheme == "http":
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        # Its certificate is one that the benchmark was given: nobody vouches for it.
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=ssl._create_unverified_context())
+
+    def address(self):
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def end(self, how=signal.SIGTERM):
         if self.process:

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::files::files_with;
-use crate::support::server::{Folder, Setup};
+use crate::support::server::{Folder, Server, Setup};
 use crate::support::{Answer, Client, process, unique, until};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -309,9 +309,19 @@ async fn backups_are_made_by_themselves_and_the_oldest_go() {
     server.assert_sound();
 }
 
+/// A backup that is begun and not made to its end.
+async fn interrupted(server: &mut Server) -> Answer {
+    let interrupted = begun(&server.operator()).await;
+    let second = server.operator().post("/admin/v1/backups", json!({})).await;
+    second.error(409, "conflict", "");
+    server.kill9();
+    server.restart();
+    interrupted
+}
+
 #[tokio::test]
 async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
-    let mut server = backed_up().start();
+    let mut server = backed_up().env("COLLOQUY__BACKUP__KEEP", "1").start();
     let c = server.account().await.test();
     // Enough to be copied for a while.
     let text = "words ".repeat(10_000);
@@ -319,11 +329,12 @@ async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
     for _ in 0..60 {
         c.message(&conversation, &text).await;
     }
-    let interrupted = begun(&server.operator()).await;
-    let second = server.operator().post("/admin/v1/backups", json!({})).await;
-    second.error(409, "conflict", "");
-    server.kill9();
-    server.restart();
+    let earlier = interrupted(&mut server).await;
+    // As a kill leaves it that comes while the file is put.
+    let backups = server.work().join("backups");
+    let earlier = backups.join(earlier["backup_id"].as_str().unwrap());
+    fs::write(earlier.join("colloquy.db.zst#1"), "half of it").unwrap();
+    let interrupted = interrupted(&mut server).await;
     let operator = server.operator();
     let failed = ended(&operator, &interrupted["backup_id"]).await;
     assert_eq!(failed["state"], "failed", "{failed}");
@@ -337,7 +348,9 @@ async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
         &[],
     );
     refused(&output, "not made to its end");
+    assert!(earlier.exists());
     made(&operator).await;
+    assert!(!earlier.exists(), "more are kept than are to be");
     let scratch = server.work().join("data/colloquy.db.backup");
     until("nothing is left beside the store", SOON, async || {
         (!scratch.exists()).then_some(())

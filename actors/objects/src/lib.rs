@@ -4,11 +4,12 @@
 //! Nothing here says what may be lost: a file is there, whole, when the call that put it has
 //! answered, and gone when the call that deleted it has.
 
+mod large_files;
 mod location;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
@@ -28,6 +29,8 @@ use object_store::{
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use large_files::UNSYNCED_MAX;
+pub use large_files::{SyncedWriter, remove_large};
 pub use location::{Location, NotALocation};
 
 /// What is sent to object storage at a time. S3 takes no part under 5 MiB but the last.
@@ -177,6 +180,11 @@ impl Objects {
     /// # Errors
     /// It is not there; parts of it may be, which are never seen under its name.
     pub async fn put_file(&self, name: &str, from: &FilePath) -> Result<u64, ObjectError> {
+        if let Some(folder) = &self.folder {
+            let (from, to) = (from.to_owned(), folder.join(name));
+            let copied = tokio::task::spawn_blocking(move || copy_file(&from, &to));
+            return Ok(copied.await.map_err(io::Error::other)??);
+        }
         let mut file = tokio::fs::File::open(from).await?;
         let upload = self.storage.put_multipart(&self.path(name)).await?;
         let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
@@ -287,11 +295,16 @@ impl Objects {
     pub async fn get_file(&self, name: &str, to: &FilePath) -> Result<u64, ObjectError> {
         let mut content = self.storage.get(&self.path(name)).await?.into_stream();
         let mut file = tokio::fs::File::create(to).await?;
-        let mut bytes = 0;
+        let (mut bytes, mut unsynced) = (0, 0);
         while let Some(piece) = content.next().await {
             let piece = piece?;
             file.write_all(&piece).await?;
             bytes += piece.len() as u64;
+            unsynced += piece.len();
+            if unsynced >= UNSYNCED_MAX {
+                file.sync_data().await?;
+                unsynced = 0;
+            }
         }
         file.sync_all().await?;
         Ok(bytes)
@@ -336,9 +349,42 @@ impl Objects {
     }
 }
 
-/// Writes a file beside its place, and puts it there when it is whole. What a process that died has
-/// left of one is seen by no list.
+/// Writes a secret that nobody but its owner may read.
 fn write_secret(path: &FilePath, content: &[u8]) -> io::Result<()> {
+    put_beside(path, |mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    })
+}
+
+/// Copies a file of this machine; gives its length.
+fn copy_file(from: &FilePath, to: &FilePath) -> io::Result<u64> {
+    let mut from = std::fs::File::open(from)?;
+    put_beside(to, |file| {
+        let mut to = SyncedWriter::new(file);
+        // Not by `io::copy`, which hands the whole file to the kernel where it can.
+        let mut piece = vec![0; UNSYNCED_MAX];
+        let mut bytes = 0;
+        loop {
+            match from.read(&mut piece)? {
+                0 => break,
+                read => {
+                    to.write_all(piece.get(..read).unwrap_or_default())?;
+                    bytes += read as u64;
+                }
+            }
+        }
+        to.finish()?;
+        Ok(bytes)
+    })
+}
+
+/// Has a file written beside its place, and puts it there when it is whole. What a process that died
+/// has left of one is seen by no list.
+fn put_beside<T>(
+    path: &FilePath,
+    write: impl FnOnce(std::fs::File) -> io::Result<T>,
+) -> io::Result<T> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let folder = path.parent().unwrap_or(FilePath::new("."));
     std::fs::DirBuilder::new()
@@ -349,15 +395,21 @@ fn write_secret(path: &FilePath, content: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!("#{}{number}", std::process::id()));
     let _ = std::fs::remove_file(&beside);
-    let mut file = std::fs::File::options()
+    let file = std::fs::File::options()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&beside)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    std::fs::File::open(folder)?.sync_all()
+    let written = write(file).and_then(|written| {
+        std::fs::rename(&beside, path)?;
+        Ok(written)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    let written = written?;
+    std::fs::File::open(folder)?.sync_all()?;
+    Ok(written)
 }
 
 async fn write_parts(

@@ -1,9 +1,11 @@
 //! Makes one backup.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::manifest::{BackupState, FileOfBackup, KEY, Manifest};
+use super::manifest::{BackupState, FILE, FileOfBackup, KEY, Manifest, SEALED_FILE};
 use super::packing;
 use super::restore::{Fetched, RestoreError, fetch};
 use super::settings::BackupSettings;
@@ -11,8 +13,12 @@ use crate::sealing::{GivenKeys, texts};
 use crate::store::{SnapshotError, Store, sqlite};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use colloquy_objects::{ObjectError, Objects};
-use colloquy_runtime::private_file;
+use colloquy_model::position::Position;
+use colloquy_objects::{ObjectError, Objects, remove_large};
+use colloquy_runtime::{cores, private_file};
+
+/// Between two syncs of the copy: some megabytes.
+const SYNC_EVERY: Duration = Duration::from_millis(20);
 
 /// Why a backup was not made.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +65,7 @@ impl Maker<'_> {
         let scratch = &self.settings.scratch;
         private_file::ensure_folder(scratch).map_err(|error| self.failed(error))?;
         self.has_room()?;
-        manifest.position = Some(self.store.snapshot(copy.clone()).await?.0);
+        manifest.position = Some(self.snapshot(&copy).await?.0);
         let keys = self.store.master_keys();
         let sealed_under = texts::are_encrypted().then(|| keys.present().clone());
         let name = sealed_under.as_ref().map(crate::sealing::MasterKey::name);
@@ -70,8 +76,8 @@ impl Maker<'_> {
         };
         let file = FileOfBackup {
             name: match name {
-                None => "colloquy.db.zst".to_owned(),
-                Some(_) => "colloquy.db.zst.sealed".to_owned(),
+                None => FILE.to_owned(),
+                Some(_) => SEALED_FILE.to_owned(),
             },
             bytes: file.bytes,
             sha256: file.sha256,
@@ -80,7 +86,7 @@ impl Maker<'_> {
             has_key: keys.is_kept_with_store(),
             sealed_under: name,
         };
-        std::fs::remove_file(&copy).map_err(|error| self.failed(error))?;
+        self.aside(move || remove_large(&copy)).await?;
         self.objects
             .put_file(&manifest.named(&file.name), &packed)
             .await?;
@@ -88,13 +94,27 @@ impl Maker<'_> {
             let key = BASE64_STANDARD.encode(keys.present().bytes());
             self.objects.put(&manifest.named(KEY), key.into()).await?;
         }
-        std::fs::remove_file(&packed).map_err(|error| self.failed(error))?;
+        self.aside(move || remove_large(&packed)).await?;
         manifest.file = Some(file);
         if self.settings.verify {
             self.verify(manifest).await?;
             manifest.verified = true;
         }
         Ok(())
+    }
+
+    /// Copies the store, and syncs the copy as it grows: see [`SyncedWriter`].
+    async fn snapshot(&self, copy: &Path) -> Result<Position, MakeError> {
+        let mut copied = self.store.snapshot(copy.to_owned());
+        loop {
+            match tokio::time::timeout(SYNC_EVERY, &mut copied).await {
+                Ok(copied) => return Ok(copied?),
+                Err(_) => {
+                    let copy = copy.to_owned();
+                    self.aside(move || File::open(copy)?.sync_data()).await?;
+                }
+            }
+        }
     }
 
     /// Whether there is room for two files of the store's size: the server needs what is left, too.
@@ -119,11 +139,17 @@ impl Maker<'_> {
             previous: None,
         };
         let Fetched { database } = fetch(self.objects, manifest, &folder, keys).await?;
-        let checked = tokio::task::spawn_blocking(move || sqlite::check(&database)).await;
+        let restored = database.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            let _pin = cores::pin_to_batch_cores();
+            sqlite::check(&database)
+        });
+        let checked = checked.await;
         let findings = match checked {
             Ok(checked) => checked.map_err(RestoreError::Open)?,
             Err(panic) => return Err(self.failed(io::Error::other(panic))),
         };
+        self.aside(move || remove_large(&restored)).await?;
         match findings.first() {
             None => Ok(()),
             Some(first) => Err(MakeError::Unsound(format!(
@@ -165,7 +191,11 @@ impl Maker<'_> {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, MakeError> {
-        let done = tokio::task::spawn_blocking(work).await;
+        let done = tokio::task::spawn_blocking(move || {
+            let _pin = cores::pin_to_batch_cores();
+            work()
+        });
+        let done = done.await;
         let done = done.unwrap_or_else(|panic| Err(io::Error::other(panic)));
         done.map_err(|error| self.failed(error))
     }

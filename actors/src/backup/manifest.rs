@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// The name of a manifest in the backup's folder.
 const NAME: &str = "manifest.json";
+/// The name of the file, and of one that is sealed.
+pub(super) const FILE: &str = "colloquy.db.zst";
+pub(super) const SEALED_FILE: &str = "colloquy.db.zst.sealed";
 /// The name of the master key that is kept with the store, in the backup's folder.
 pub(super) const KEY: &str = "colloquy.db.key";
 
@@ -94,6 +97,10 @@ impl Manifest {
     pub(super) async fn delete(&self, objects: &Objects) -> Result<(), ObjectError> {
         let mut parts = objects.list(&self.backup_id.to_string()).await?;
         parts.sort_unstable_by_key(|part| part.name.ends_with(NAME));
+        // No list has what a process that died has put of a file.
+        for file in [FILE, SEALED_FILE] {
+            objects.delete_unfinished(&self.named(file)).await?;
+        }
         for part in parts {
             objects.delete(&part.name).await?;
         }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::sealing::{GivenKeys, MasterKey, SealedFileError, SealedReader, SealedWriter};
 use crate::store::to_hex;
+use colloquy_objects::SyncedWriter;
 
 /// A level that keeps up with a disk.
 const LEVEL: i32 = 3;
@@ -30,7 +31,7 @@ pub(super) struct Packed {
 pub(super) fn pack(from: &Path, to: &Path, master: Option<&MasterKey>) -> io::Result<Packed> {
     let mut from = File::open(from)?;
     let out = Hashed {
-        to: BufWriter::with_capacity(AT_ONCE, private(to)?),
+        to: BufWriter::with_capacity(AT_ONCE, SyncedWriter::new(private(to)?)),
         digest: Sha256::new(),
         bytes: 0,
     };
@@ -61,7 +62,7 @@ pub(super) fn unpack(
     sealed: Option<&GivenKeys>,
 ) -> Result<(), SealedFileError> {
     let from = BufReader::with_capacity(AT_ONCE, File::open(from)?);
-    let mut to = private(to)?;
+    let mut to = SyncedWriter::new(private(to)?);
     match sealed {
         None => decompressed(from, &mut to)?,
         Some(keys) => decompressed(
@@ -69,10 +70,10 @@ pub(super) fn unpack(
             &mut to,
         )?,
     }
-    Ok(to.sync_all()?)
+    Ok(to.finish()?)
 }
 
-fn decompressed<R: io::BufRead>(from: R, to: &mut File) -> io::Result<()> {
+fn decompressed<R: io::BufRead>(from: R, to: &mut SyncedWriter) -> io::Result<()> {
     io::copy(&mut zstd::Decoder::with_buffer(from)?, to)?;
     Ok(())
 }

@@ -9,8 +9,8 @@ use super::packing;
 use crate::sealing::{GivenKeys, SealedFileError};
 use crate::store::{Finding, sqlite};
 use colloquy_model::time::Timestamp;
-use colloquy_objects::{Location, NotALocation, ObjectError, Objects};
-use colloquy_runtime::private_file;
+use colloquy_objects::{Location, NotALocation, ObjectError, Objects, remove_large};
+use colloquy_runtime::{cores, private_file};
 
 /// Why nothing was restored.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +126,7 @@ pub(super) async fn fetch(
     let is_sealed = file.sealed_under.is_some();
     let (expected, from, to) = (file.sha256.clone(), packed.clone(), unpacked.clone());
     let opened = tokio::task::spawn_blocking(move || {
+        let _pin = cores::pin_to_batch_cores();
         if packing::sha256(&from).map_err(SealedFileError::Read)? != expected {
             return Err(RestoreError::Damaged);
         }
@@ -143,7 +144,7 @@ pub(super) async fn fetch(
         });
         written.map_err(here)?;
     }
-    fs::remove_file(&packed).map_err(here)?;
+    remove_large(&packed).map_err(here)?;
     fs::rename(&unpacked, &database).map_err(here)?;
     File::open(folder)
         .and_then(|folder| folder.sync_all())

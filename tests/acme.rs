@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use chrono::{TimeDelta, Utc};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -16,6 +17,7 @@ use serde_json::json;
 use tokio_rustls::TlsConnector;
 
 use crate::domains;
+use crate::support::clock::Clock;
 use crate::support::pebble::{Issuing, Pebble, at};
 use crate::support::raw::exchange;
 use crate::support::{Authority, Nameserver, Person, Server, files, process, tool, until};
@@ -259,7 +261,7 @@ async fn it_is_renewed_before_its_end_and_no_request_is_lost() {
     };
     let (second, answered) = tokio::join!(renewed, load(&url, &address, &tls, &stop));
     assert!(answered > 20, "{answered}");
-    assert!(pebble.was_asked_when_to_renew());
+    assert!(pebble.times_asked_when_to_renew() > 0);
     // An authority that is away: the one that is there is shown to its end, and the log tells.
     pebble.stop();
     until("the failure is told", SOON, async || {
@@ -287,6 +289,45 @@ async fn it_is_renewed_before_its_end_and_no_request_is_lost() {
             .log()
             .contains("the authority does not know the account")
     );
+}
+
+#[tokio::test]
+async fn it_is_renewed_as_soon_as_the_authority_suggests_it() {
+    const DAY: u32 = 24 * 60;
+    let pebble = Pebble::start(Issuing::default()).await;
+    let (server, clock) = Clock::start_as(pebble.setup(&["a.example"]));
+    let tls = pebble.trusting().await;
+    let first = certified(&server, "a.example", &tls).await;
+    let is_asked_beyond = async |times: usize| {
+        until(
+            "the authority is asked when to renew it",
+            SOON,
+            async || (pebble.times_asked_when_to_renew() > times).then_some(()),
+        )
+        .await;
+    };
+    is_asked_beyond(0).await;
+    // Of itself it would be renewed after 60 days, and that is what the authority suggests so far.
+    let times = pebble.times_asked_when_to_renew();
+    clock.ahead(2 * DAY);
+    is_asked_beyond(times).await;
+    let past = [2, 1].map(|hours| Utc::now() - TimeDelta::hours(hours));
+    pebble.suggest(&first, past).await;
+    assert_eq!(pebble.counts(), (1, 1));
+    // It is asked again as soon as it says: six hours later.
+    clock.ahead(3 * DAY);
+    let second = until("another one is shown", SOON, async || {
+        let now = shown(&server.address(), "a.example", &tls).await;
+        now.filter(|now| *now != first)
+    })
+    .await;
+    // Of the new one it suggests nothing yet: that one stays.
+    let times = pebble.times_asked_when_to_renew();
+    clock.ahead(4 * DAY);
+    is_asked_beyond(times).await;
+    assert_eq!(certified(&server, "a.example", &tls).await, second);
+    assert_eq!(pebble.counts(), (2, 2));
+    assert_eq!(orders(&server, "failed").await, 0);
 }
 
 #[tokio::test]

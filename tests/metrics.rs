@@ -212,11 +212,18 @@ async fn the_alert_rules_ask_for_what_there_is_and_fire_when_they_should() {
     }
 }
 
-/// A server that has answered, committed and delivered, over TLS.
+/// A server that has answered, committed and delivered, over TLS, and whose operators show a certificate.
 async fn busy() -> Server {
     let authority = Authority::new();
     let pair = authority.issue("server");
-    let server = Setup::default().encrypted(&authority, &pair).start();
+    let list = String::from_utf8(authority.revoke(&[])).unwrap();
+    let vouching = authority.certificate().display().to_string();
+    let server = Setup::default()
+        .env("COLLOQUY__TLS__ADMIN_CLIENT_CA", &vouching)
+        .env("COLLOQUY__TLS__ADMIN_CLIENT_CRL", &list)
+        .encrypted(&authority, &pair)
+        .over_tls(authority.trusting_as(&authority.issue("operator")))
+        .start();
     let account = server.account().await;
     let id = account.live().conversation().await;
     account.live().message(&id, "one").await.expect(201);

@@ -10,6 +10,8 @@ use crate::support::{Authority, Client, OPERATOR, Pair, Server, Setup, process, 
 
 const SOON: Duration = Duration::from_secs(20);
 const ACCOUNTS: &str = "/admin/v1/accounts";
+/// Tells when the first list ends.
+const DAYS_LEFT: &str = "tls_admin_client_crl_days_left";
 /// When a list ended that has ended.
 const LONG_AGO: [&str; 4] = [
     "-crl_lastupdate",
@@ -213,6 +215,33 @@ async fn with_a_list_that_has_ended_no_certificate_is_taken_until_another_is_the
     assert!(!fixture.lets_in(&good).await);
     until("that is told, too", SOON, async || {
         (fixture.server.log().matches(ended).count() == 2).then_some(())
+    })
+    .await;
+}
+
+/// That list of whoever vouches for operators, and a longer one of somebody else.
+fn lists(operators: &Authority, hours: &str) -> Vec<u8> {
+    let longer = Authority::new().list(&["-crldays", "90"]);
+    [longer, operators.list(&["-crlhours", hours])].concat()
+}
+
+#[tokio::test]
+async fn the_metrics_tell_in_how_many_days_the_first_list_ends() {
+    let fixture = Fixture::start(|operators| lists(operators, "180"));
+    let left = async || fixture.server.metric(DAYS_LEFT).await;
+    assert_eq!(left().await, 7, "whole days of 180 hours");
+    fixture.exchange(&lists(&fixture.operators, "732"));
+    until("the newer list is told of", SOON, async || {
+        (left().await == 30).then_some(())
+    })
+    .await;
+    // One that has ended is told of, too: less than 0.
+    fixture.exchange(&fixture.operators.list(&LONG_AGO));
+    let ended = format!("\ncolloquy_{DAYS_LEFT} -");
+    until("it has ended", SOON, async || {
+        let metrics = fixture.server.operator().get("/metrics").await.expect(200);
+        let text = String::from_utf8(metrics.bytes).unwrap();
+        text.contains(&ended).then_some(())
     })
     .await;
 }

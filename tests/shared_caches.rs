@@ -125,6 +125,7 @@ async fn what_a_viewers_link_opens_says_for_how_long_and_by_what_it_is_purged() 
         let again = again.with("if-none-match", &answer.etag());
         let again = again.with("accept", kind_of(&answer)).await.expect(304);
         assert_eq!(again.header("cache-control"), keep, "{again}");
+        assert_eq!(again.header("surrogate-key"), tags.join(" "));
     }
     // One that ends sooner is kept no longer.
     let in_a_minute = chrono::Utc::now() + chrono::Duration::seconds(60);
@@ -134,6 +135,34 @@ async fn what_a_viewers_link_opens_says_for_how_long_and_by_what_it_is_purged() 
     let seconds = answer.header("cache-control").split("s-maxage=").nth(1);
     let seconds: u32 = seconds.unwrap().split(',').next().unwrap().parse().unwrap();
     assert!((30..=60).contains(&seconds), "{answer}");
+}
+
+#[tokio::test]
+async fn the_description_of_the_interface_names_the_tags_where_they_come() {
+    let described = shared_server().anonymous().get("/openapi.json").await;
+    let described = described.expect(200);
+    for tags in ["Surrogate-Key", "Cache-Tag"] {
+        let shared = &described["components"]["headers"]["Surrogate-Key"];
+        let words = shared["description"].as_str().unwrap();
+        assert!(words.contains("Only where `[shared_caches]` is set"));
+        let mut named = BTreeSet::new();
+        for (path, operations) in described["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    if !response["headers"][tags].is_null() {
+                        named.insert(format!("{method} {path} {status}"));
+                    }
+                }
+            }
+        }
+        let expected = [
+            "get /s/{token} 200",
+            "get /s/{token} 304",
+            "get /s/{token}/versions/{version_id} 200",
+            "get /s/{token}/versions/{version_id} 304",
+        ];
+        assert_eq!(named, expected.map(str::to_owned).into(), "{tags}");
+    }
 }
 
 fn answer_path<'p>(answer: &Answer, link: &'p str, version: &'p str) -> &'p str {
@@ -383,13 +412,13 @@ pub(crate) fn telling(varnish: &ReservedPort) -> Setup {
     keeping(3_600).env(PURGE_URL, &format!("http://{}/", varnish.address()))
 }
 
-/// Waits until what a start tells has been told, and once more.
-pub(crate) async fn has_told_of_its_start(server: &Server) {
-    until(
-        "it has told of its start, and once more",
-        SOON,
-        async || (server.metric(DONE).await == 2).then_some(()),
-    )
+/// Waits until a server has told of its start, and of so many changes, of each once more: what comes
+/// next is not helped by a purge of before.
+pub(crate) async fn has_told_of(changes: u64, server: &Server) {
+    let purges = 2 + 2 * changes;
+    until("all is told, and once more", SOON, async || {
+        (server.metric(DONE).await == purges).then_some(())
+    })
     .await;
 }
 
@@ -400,7 +429,7 @@ async fn behind_varnish() -> (Server, Varnish) {
     let setup = telling(&port).env("COLLOQUY__SERVER__BIND", &at.address());
     let server = setup.start();
     let varnish = Varnish::start(&port, &server.address());
-    has_told_of_its_start(&server).await;
+    has_told_of(0, &server).await;
     (server, varnish)
 }
 
@@ -412,14 +441,10 @@ async fn varnish_drops_what_was_changed_or_revoked_within_seconds() {
     let other = Shared::new(&server).await;
     let holder = server.anonymous().at(&varnish.address());
     let link = &*shared.link;
-    // A purge is made once more after a while: what comes next must not be helped by it.
-    let purges = Cell::new(2);
+    let changes = Cell::new(0);
     let is_told_twice = async || {
-        purges.set(purges.get() + 2);
-        until("it is told, and once more", SOON, async || {
-            (server.metric(DONE).await == purges.get()).then_some(())
-        })
-        .await;
+        changes.set(changes.get() + 1);
+        has_told_of(changes.get(), &server).await;
     };
     let is_shown = async |content: &str| {
         until("the new text is shown", SOON, async || {

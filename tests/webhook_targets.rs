@@ -347,7 +347,7 @@ async fn a_receiver_whose_certificate_nobody_vouches_for_gets_nothing() {
     let distrustful = Setup::default().delivering("[1]", "5");
     let trusting = distrustful
         .clone()
-        .env("SSL_CERT_FILE", nginx.certificate().to_str().unwrap());
+        .env("SSL_CERT_FILE", nginx.authority().to_str().unwrap());
     let server = distrustful.start();
     let account = server.account().await;
     let c = account.test();

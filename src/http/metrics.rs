@@ -135,6 +135,13 @@ fn write_tls(out: &mut MetricsWriter<'_>, tls: &ListenerTls) -> fmt::Result {
         "Whole days until the listener's certificate of a host ends, of those that end soonest.",
         of_files.into_iter().chain(ends).take(HOSTS_MAX),
     )?;
+    if let Some(days_left) = tls.lists_days_left() {
+        out.gauge(
+            "tls_admin_client_crl_days_left",
+            "Whole days until the first revocation list of operators' authorities ends.",
+            days_left,
+        )?;
+    }
     out.gauge(
         "tls_certificates_missing",
         "Hosts whose certificate is to be ordered and is not there yet.",

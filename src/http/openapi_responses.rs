@@ -95,9 +95,11 @@ pub(super) fn responses(operation: &Operation) -> Value {
         );
     }
     if tagged(operation) && operation.verb == Verb::Get {
+        let mut names = vec!["ETag"];
+        names.extend(purge_tags(operation));
         all.insert(
             "304".to_owned(),
-            json!({"description": "You already have it.", "headers": header_refs(&["ETag"])}),
+            json!({"description": "You already have it.", "headers": header_refs(&names)}),
         );
     }
     for refusal in refusals_by_status(operation) {
@@ -171,7 +173,16 @@ fn success_headers(operation: &Operation) -> Vec<&'static str> {
     if operation.repeatable {
         names.push("Idempotent-Replayed");
     }
+    names.extend(purge_tags(operation));
     names
+}
+
+/// The headers by which shared caches purge what they may keep of this operation.
+fn purge_tags(operation: &Operation) -> &'static [&'static str] {
+    match operation.shared {
+        true => &["Surrogate-Key", "Cache-Tag"],
+        false => &[],
+    }
 }
 
 /// A success in each media type in which it may come.

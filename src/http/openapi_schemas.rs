@@ -38,6 +38,9 @@ pub(super) fn headers() -> Value {
         "RateLimit": of("string", "What is left of each limit, by name."),
         "ETag": of("string", "The entity tag of what is shown."),
         "Cache-Control": of("string", "How it may be kept."),
+        "Surrogate-Key": of("string", "What shared caches purge it by, between spaces: its document, its link, `share-links`. Only where \
+             `[shared_caches]` is set, and the link is one whose answers they may keep."),
+        "Cache-Tag": of("string", "The same as `Surrogate-Key`, between commas."),
         "Location": of("string", "The path of what was created."),
         "Link": of("string", "The next and the previous page (RFC 8288)."),
         "Idempotent-Replayed": of("string", "`true` where the answer is that of an earlier request with the same key."),

@@ -136,6 +136,8 @@ pub(crate) struct Operation {
     pub(crate) plentiful: bool,
     /// Whether it also answers as `text/event-stream`.
     pub(crate) streams: bool,
+    /// Whether shared caches may keep its answers, where the settings let them.
+    pub(crate) shared: bool,
     /// What is asked before the body is read.
     pub(crate) known: Option<Known>,
     /// Whether it is answered while the server stops, for those who watch it.
@@ -320,6 +322,7 @@ impl Operation {
             whole: false,
             plentiful: false,
             streams: false,
+            shared: false,
             known: None,
             watched: false,
             refusals: Vec::new(),
@@ -423,6 +426,14 @@ impl Operation {
     pub(crate) fn streams(self) -> Self {
         Operation {
             streams: true,
+            ..self
+        }
+    }
+
+    /// Shared caches may keep its answers, where the settings let them.
+    pub(crate) fn shared(self) -> Self {
+        Operation {
+            shared: true,
             ..self
         }
     }

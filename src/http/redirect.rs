@@ -33,10 +33,11 @@ pub(super) async fn answer(app: &AppState, request: &Request) -> Response<BoxBod
     // `OPTIONS *` and `CONNECT` have no path.
     let target = target.filter(|target| target.starts_with('/'));
     // No proxy that is believed is asked here: these speak TLS themselves, or lead on by themselves.
-    let host = request
-        .headers()
-        .get(HOST)
-        .and_then(|host| host.to_str().ok());
+    let header = request.headers().get(HOST);
+    let header = header.and_then(|host| host.to_str().ok());
+    // A target with a host of its own counts before the header (RFC 9112, 3.2.2).
+    let authority = request.uri().authority();
+    let host = authority.map(|authority| authority.as_str()).or(header);
     let base = Site::named(app, host).address(app);
     let place = HeaderValue::from_str(&format!("{base}{}", target.unwrap_or("/")));
     let mut response = Response::build(StatusCode::PERMANENT_REDIRECT);

@@ -139,6 +139,13 @@ impl ListenerTls {
         self.in_force.load().ends_unix_seconds.map(days_until)
     }
 
+    /// In how many whole days the first revocation list of operators' authorities ends, where there is
+    /// one; less than 0 where it has.
+    pub(crate) fn lists_days_left(&self) -> Option<i64> {
+        let in_force = self.in_force.load();
+        in_force.lists_end_unix_seconds.map(days_until)
+    }
+
     /// How many orders of certificates have ended since the process began, by how.
     pub(crate) fn orders(&self) -> [(&'static str, u64); 2] {
         let none = OrderCounts::default();

@@ -3,6 +3,7 @@
 //! told beside.
 
 mod console;
+mod encrypted;
 mod origins;
 mod reach;
 mod tokens;

@@ -1,7 +1,7 @@
 //! A cache in front of one node, and what is changed at another.
 
 use super::{SLACK, nodes_with};
-use crate::shared_caches::{Shared, has_told_of_its_start, json_of, kept, telling};
+use crate::shared_caches::{Shared, has_told_of, json_of, kept, telling};
 use crate::support::ports::ReservedPort;
 use crate::support::{Varnish, until};
 
@@ -11,7 +11,7 @@ async fn the_node_that_was_asked_tells_what_another_one_has_changed() {
     let nodes = nodes_with(&telling(&port), 2);
     let varnish = Varnish::start(&port, &nodes[0].address());
     for node in &nodes {
-        has_told_of_its_start(node).await;
+        has_told_of(0, node).await;
     }
     let shared = Shared::new(&nodes[0]).await;
     let holder = nodes[0].anonymous().at(&varnish.address());
@@ -23,6 +23,7 @@ async fn the_node_that_was_asked_tells_what_another_one_has_changed() {
         (answer["content"] == "written elsewhere").then_some(())
     })
     .await;
+    has_told_of(1, &nodes[0]).await;
     kept(&holder, &shared.link).await;
     shared.revoke_by(&elsewhere).await;
     until("it is gone", SLACK, async || {

@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::ClientConfig;
 
-use super::client::no_tls;
-use super::{process, tool, until_now};
+use super::{Authority, Pair, process, tool, until_now};
 
 /// The longest that a start or an end may take on a busy machine.
 const SLACK: Duration = Duration::from_secs(30);
@@ -24,6 +22,7 @@ pub(crate) struct Nginx {
     folder: tempfile::TempDir,
     child: Child,
     ports: Ports,
+    authority: Authority,
 }
 
 /// Where it listens on this machine.
@@ -78,7 +77,11 @@ impl Nginx {
         let folder =
             tempfile::TempDir::with_prefix_in("nginx-", env!("CARGO_TARGET_TMPDIR")).unwrap();
         let ports = Ports::free();
-        certify(folder.path());
+        let authority = Authority::new();
+        authority.issue("nginx").replace(&Pair {
+            certificate: folder.path().join("tls.crt"),
+            key: folder.path().join("tls.key"),
+        });
         fs::write(
             folder.path().join("nginx.conf"),
             change(adapted(folder.path(), nodes, ports)),
@@ -101,6 +104,7 @@ impl Nginx {
             folder,
             child,
             ports,
+            authority,
         }
     }
 
@@ -119,24 +123,14 @@ impl Nginx {
         format!("127.0.0.1:{}", self.ports.leading)
     }
 
-    /// The certificate that only itself vouches for.
-    pub(crate) fn certificate(&self) -> PathBuf {
-        self.folder.path().join("tls.crt")
+    /// The certificate of the authority that vouches for it.
+    pub(crate) fn authority(&self) -> &Path {
+        self.authority.certificate()
     }
 
-    /// What a client goes by that trusts this nginx's certificate and no other.
-    pub(crate) fn trusting(&self) -> rustls::ClientConfig {
-        let file = self.certificate();
-        let mut roots = rustls::RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_file(file).unwrap())
-            .unwrap();
-        let provider = no_tls().crypto_provider().clone();
-        rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth()
+    /// What a client goes by that trusts this nginx and nobody else.
+    pub(crate) fn trusting(&self) -> ClientConfig {
+        self.authority.trusting()
     }
 
     /// Its configuration as it stands.
@@ -163,32 +157,6 @@ impl Drop for Nginx {
             eprintln!("--- nginx's errors, newest first:\n{}", tail.join("\n"));
         }
     }
-}
-
-/// Makes a key and a certificate of this machine that only itself vouches for.
-fn certify(folder: &Path) {
-    let mut command = Command::new("openssl");
-    command.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-noenc",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-    ]);
-    command.arg("-keyout").arg(folder.join("tls.key"));
-    command.arg("-out").arg(folder.join("tls.crt"));
-    let made = tool::started("openssl", command.output());
-    assert!(made.status.success(), "{made:?}");
 }
 
 /// The configuration with the addresses and the paths of a test.

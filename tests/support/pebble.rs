@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use chrono::{DateTime, Utc};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -161,9 +164,28 @@ impl Pebble {
         self.folder.path().join(format!("pebble.log.{start}"))
     }
 
-    /// Whether somebody has asked when it suggests that a certificate is renewed (RFC 9773).
-    pub(crate) fn was_asked_when_to_renew(&self) -> bool {
-        self.log().contains("/draft-ietf-acme-ari")
+    /// How often it was asked when it suggests that a certificate is renewed (RFC 9773).
+    pub(crate) fn times_asked_when_to_renew(&self) -> usize {
+        self.log().matches("/draft-ietf-acme-ari").count()
+    }
+
+    /// Suggests from now on that this certificate, which it has issued, is renewed then.
+    pub(crate) async fn suggest(
+        &self,
+        certificate: &CertificateDer<'_>,
+        window: [DateTime<Utc>; 2],
+    ) {
+        let [start, end] = window.map(|at| at.to_rfc3339());
+        let info = json!({"suggestedWindow": {"start": start, "end": end}});
+        let certificate = format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            BASE64_STANDARD.encode(certificate)
+        );
+        let body = json!({"certificate": certificate, "ariResponse": info.to_string()});
+        let set = self.management().post("/set-renewal-info/", body);
+        // It refuses whoever does not say what they are (RFC 8555, 6.1).
+        let set = set.with("user-agent", "colloquy-tests").open().await;
+        assert_eq!(set.unwrap().status(), 200);
     }
 
     /// How many certificates it has issued, and how many orders it was given.

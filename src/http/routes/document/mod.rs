@@ -362,6 +362,7 @@ fn links() -> Vec<Operation> {
             .auth(AuthRequirement::ShareLink)
             .secret()
             .plentiful()
+            .shared()
             .shows::<DocumentView<'_>>()
             .or_writes(&[HTML]),
         get("/s/{token}/versions/{version_id}", "openLinkVersion", links::open_version)
@@ -374,6 +375,7 @@ fn links() -> Vec<Operation> {
             .auth(AuthRequirement::ShareLink)
             .secret()
             .plentiful()
+            .shared()
             .shows::<VersionView<'_>>(),
         post("/s/{token}", "enterLink", links::enter)
             .about(TAG_LINKS, "Open a share link with a password", "What the page's form sends.")

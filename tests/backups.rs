@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::clock::Clock;
 use crate::support::files::files_with;
 use crate::support::server::{Folder, Server, Setup};
 use crate::support::{Answer, Client, process, unique, until};
@@ -306,6 +307,56 @@ async fn backups_are_made_by_themselves_and_the_oldest_go() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o700);
+    server.assert_sound();
+}
+
+/// All backups, the latest first, once there are so many and the latest has ended.
+async fn ended_of(operator: &Client, count: usize) -> Answer {
+    let what = format!("{count} backups have ended");
+    until(&what, SOON, async || {
+        let all = operator.get("/admin/v1/backups").await;
+        let is_there =
+            |all: &Answer| all.data().len() == count && all.data()[0]["state"] != "running";
+        (all.status == 200 && is_there(&all)).then_some(all)
+    })
+    .await
+}
+
+fn states(all: &Answer) -> Vec<&Value> {
+    all.data().iter().map(|one| &one["state"]).collect()
+}
+
+#[tokio::test]
+async fn a_backup_that_failed_is_made_again_within_15_minutes() {
+    let daily = backed_up().env("COLLOQUY__BACKUP__EVERY_HOURS", "24");
+    let (mut server, clock) = Clock::start_as(daily);
+    server.expect_errors();
+    let operator = server.operator();
+    assert_eq!(states(&ended_of(&operator, 1).await), ["finished"]);
+    // Where it would be made there is a file.
+    let scratch = server.work().join("data/colloquy.db.backup");
+    fs::write(&scratch, "").unwrap();
+    let failed = begun(&operator).await;
+    let failed = ended(&operator, &failed["backup_id"]).await;
+    assert_eq!(failed["state"], "failed", "{failed}");
+    fs::remove_file(&scratch).unwrap();
+    clock.ahead(15);
+    let again = ended_of(&operator, 3).await;
+    assert_eq!(states(&again), ["finished", "failed", "finished"]);
+    // The next is due, and the place is away: it is made as soon as that is back.
+    let (place, aside) = (server.work().join("backups"), server.work().join("aside"));
+    fs::rename(&place, &aside).unwrap();
+    fs::write(&place, "").unwrap();
+    clock.ahead(15 + 24 * 60 + 1);
+    until("it is told", SOON, async || {
+        let told = server.log().contains("no backup could be begun");
+        told.then_some(())
+    })
+    .await;
+    fs::remove_file(&place).unwrap();
+    fs::rename(&aside, &place).unwrap();
+    assert_eq!(states(&ended_of(&operator, 4).await)[0], "finished");
+    server.term();
     server.assert_sound();
 }
 

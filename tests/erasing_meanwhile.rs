@@ -57,6 +57,7 @@ async fn whoever_follows_an_erased_conversation_sees_its_end_without_a_word() {
     }
     let heard = socket.event().await;
     assert_eq!(heard, last.json(), "every way shows the same bytes");
+    assert!(of_it.rest(SOON).await.is_empty(), "behind it nothing comes");
     // Whoever asks anew is told that it is not there.
     let again = c
         .get(&format!("{own}/events"))
@@ -78,6 +79,52 @@ async fn whoever_follows_an_erased_conversation_sees_its_end_without_a_word() {
     let mut all = EventStream::open(c.get("/v1/events?after=0")).await;
     for _ in 0..2 {
         erased_on_stream(&mut all, &somebody.words).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_follows_one_conversation_ends_with_it_and_what_follows_others_goes_on() {
+    let subscriptions = "COLLOQUY__REALTIME__SUBSCRIPTIONS_MAX";
+    let server = Setup::default().env(subscriptions, "2").start();
+    let c = server.account().await.test();
+    let customer = c.customer().await;
+    let (gone, stays) = (c.conversation_of(&customer).await, c.conversation().await);
+    let events = |id: &str| c.get(&format!("{}/events", conversation(id)));
+    let only = |id: &str, kind: &str| c.get(&format!("{}/events?event={kind}", conversation(id)));
+    let mut of_it = EventStream::open(events(&gone)).await;
+    let of_its_messages = EventStream::open(only(&gone, "message.created")).await;
+    let mut of_other = EventStream::open(events(&stays)).await;
+    let mut socket = Socket::open(&c).await;
+    let mut with_account = Socket::open(&c).await;
+    for id in [&gone, &stays] {
+        socket.subscribe(json!(id), None).await;
+    }
+    for id in [Value::Null, json!(gone)] {
+        with_account.subscribe(id, None).await;
+    }
+    erased(&c, &customer).await;
+    let last = erased_on_stream(&mut of_it, &Words::default()).await;
+    for mut stream in [of_it, of_its_messages] {
+        assert!(stream.rest(SOON).await.is_empty(), "nothing comes any more");
+    }
+    for socket in [&mut socket, &mut with_account] {
+        assert_eq!(socket.event().await, last.json());
+        socket
+            .say(json!({"type": "unsubscribe", "conversation_id": gone}))
+            .await;
+        socket.hear_error("not_found").await;
+    }
+    // What it held is free for another one.
+    let another = c.conversation().await;
+    socket.subscribe(json!(another), None).await;
+    let said = c.message(&stays, "goes on").await.expect(201);
+    assert_eq!(of_other.event().await.event, "message.created");
+    for socket in [&mut socket, &mut with_account] {
+        let mut heard = socket.event().await;
+        while heard["event"] == "conversation.created" {
+            heard = socket.event().await;
+        }
+        assert_eq!(heard["data"]["message_id"], said["message_id"]);
     }
 }
 
@@ -141,6 +188,52 @@ async fn what_is_written_while_a_person_is_erased_goes_along_or_is_refused() {
     for name in ["conversations", "messages", "bytes"] {
         assert_eq!(usage["meta"]["stored"][name], 0, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_customer_is_gone_before_the_first_conversation_also_across_kill_9() {
+    let mut server = Server::start();
+    let account = server.account().await;
+    let mut c = account.test();
+    let customer = c.customer().await;
+    let mut words = Words::default();
+    let count = sized(1_000, 60);
+    begin_many(&c, &customer, (count, &mut words)).await;
+    let oldest = c.get("/v1/conversations?order=asc&limit=1").await;
+    let first = oldest.expect(200).data()[0]["conversation_id"].clone();
+    let first = conversation(first.as_str().unwrap());
+    let at = format!("/v1/customers/{customer}");
+    let erasing = tokio::spawn({
+        let (c, at) = (c.clone(), format!("{at}?erase=true"));
+        async move { c.delete(&at).try_send().await.ok() }
+    });
+    // They go in the order in which they came.
+    until("the first conversation is gone", SOON, async || {
+        (c.get(&first).await.status == 404).then_some(())
+    })
+    .await;
+    c.get(&at).await.error(404, "not_found", "");
+    let late = json!({"customer_id": customer, "initial_message": "late"});
+    c.post("/v1/conversations", late)
+        .await
+        .error(400, "invalid_request", "customer_id");
+    server.kill9();
+    let status = erasing.await.unwrap().map(|answer| answer.status);
+    assert!(matches!(status, None | Some(202)), "{status:?}");
+    server.restart();
+    c = c.at(&server.address());
+    c.get(&at).await.error(404, "not_found", "");
+    // It goes on by itself, whoever it is that is gone.
+    let audit = c.get("/v1/audit?action=erasure.created").await.expect(200);
+    let erasure = audit.data()[0]["subject"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let shown = finished(&c, &erasure).await;
+    assert_eq!(shown["customer_id"], customer.as_str());
+    assert_eq!(shown["conversations"], count);
+    assert_eq!(c.get("/v1/conversations").await.expect(200).total(), 0);
+    assert_eq!(words.found(&server), std::collections::BTreeSet::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::attachments::{content_of, upload};
 use crate::support::client::Call;
 use crate::support::clock::Clock;
 use crate::support::documents::{DOCUMENTS, id_of};
+use crate::support::files::files_with;
 use crate::support::server::Folder;
 use crate::support::socket::Ended;
 use crate::support::stored::{blob, execute, query};
@@ -102,7 +104,7 @@ async fn assert_unreadable(call: Call) {
 }
 
 /// The number of an identifier, as the store names it.
-fn number(id: &str) -> i64 {
+pub(crate) fn number(id: &str) -> i64 {
     let hex = id.rsplit('_').next().unwrap();
     let bits = u128::from_str_radix(hex, 16).unwrap();
     i64::try_from(((bits >> 80) << 12) | ((bits >> 64) & 0xfff)).unwrap()
@@ -236,6 +238,100 @@ async fn a_conversation_that_can_t_be_read_is_erased_all_the_same() {
     assert_events_stay(&events, &conversations);
     let at = format!("/v1/conversations/{neighbour}");
     c.get(&at).await.expect(200);
+    damaged.server.term();
+    damaged.server.assert_sound();
+}
+
+/// Erases the person and waits until nothing is left; gives what was said of it at its beginning.
+async fn erased(c: &Client, customer: &str) -> Answer {
+    let at = format!("/v1/customers/{customer}?erase=true");
+    let begun = c.delete(&at).await.expect(202);
+    let erasure = format!("/v1/erasures/{}", begun.id("erasure_id"));
+    until("the erasure is finished", SOON, async || {
+        (c.get(&erasure).await.expect(200)["state"] == "finished").then_some(())
+    })
+    .await;
+    begun
+}
+
+#[tokio::test]
+async fn a_customer_who_can_t_be_read_is_erased_all_the_same() {
+    let (mut damaged, c) = Damaged::start().await;
+    let word = unique("wordof").replace('-', "x");
+    let new = json!({"name": word, "external_id": word, "metadata": {"note": word}});
+    let made = c.post("/v1/customers", new.clone()).await.expect(201);
+    let customer = made.id("customer_id");
+    let (conversation, neighbour) = (c.conversation_of(&customer).await, c.conversation().await);
+    let half = json!(format!("{{\"name\": \"{word}"));
+    let of = format!("n = {}", number(&customer));
+    let c = damaged.damage(("records", "body"), &of, &half);
+    let at = format!("/v1/customers/{customer}");
+    assert_unreadable(c.get(&at)).await;
+    // What it was known as, and what it was not.
+    c.delete(&format!("{at}?erase=true"))
+        .with("if-match", "\"another\"")
+        .await
+        .error(412, "precondition_failed", "");
+    let other = "/v1/customers/cus_0190163d8694739b85d52d5e4a4d6d5f?erase=true";
+    c.delete(other).await.error(404, "not_found", "");
+    let stranger = damaged.server.account().await.test();
+    let strange = stranger.delete(&format!("{at}?erase=true")).await;
+    strange.error(404, "not_found", "");
+    let begun = erased(&c, &customer).await;
+    assert_eq!(begun["conversations"], 1);
+    for gone in [at, format!("/v1/conversations/{conversation}")] {
+        c.get(&gone).await.error(404, "not_found", "");
+    }
+    assert_eq!(damaged.server.places_with(&word), Vec::<PathBuf>::new());
+    let audit = format!("/v1/audit?subject={customer}");
+    let audit = c.get(&audit).await.expect(200);
+    assert_eq!(audit.column("action")[0], "customer.erased");
+    // Neither list nor name is held up by it any more.
+    assert_eq!(c.get("/v1/customers").await.expect(200).total(), 1);
+    c.post("/v1/customers", new).await.expect(201);
+    c.get(&format!("/v1/conversations/{neighbour}"))
+        .await
+        .expect(200);
+    damaged.server.term();
+    damaged.server.assert_sound();
+}
+
+#[tokio::test]
+async fn a_file_whose_record_can_t_be_read_is_erased_all_the_same() {
+    let (mut damaged, c) = Damaged::start().await;
+    let customer = c.customer().await;
+    let conversation = c.conversation_of(&customer).await;
+    let word = unique("wordof").replace('-', "x");
+    let name = format!("{word}.txt");
+    let (broken, whole) = (
+        upload(&c, &name, &word)
+            .await
+            .expect(201)
+            .id("attachment_id"),
+        upload(&c, &name, &word)
+            .await
+            .expect(201)
+            .id("attachment_id"),
+    );
+    let list = format!("/v1/conversations/{conversation}/messages");
+    for attachment in [&broken, &whole] {
+        let file = json!({"type": "file", "attachment_id": attachment});
+        c.post(&list, file).await.expect(201);
+    }
+    let half = json!(format!("{{\"filename\": \"{word}"));
+    let of = format!("n = {}", number(&broken));
+    let c = damaged.damage(("records", "body"), &of, &half);
+    assert_unreadable(c.get(&content_of(&broken))).await;
+    let objects = damaged.server.work().join("data/objects");
+    assert_eq!(files_with(&objects, &word).len(), 2);
+    let begun = erased(&c, &customer).await;
+    assert_eq!(begun["attachments"], 2);
+    for attachment in [&broken, &whole] {
+        c.get(&content_of(attachment))
+            .await
+            .error(404, "not_found", "");
+    }
+    assert_eq!(damaged.server.places_with(&word), Vec::<PathBuf>::new());
     damaged.server.term();
     damaged.server.assert_sound();
 }

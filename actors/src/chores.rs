@@ -68,7 +68,11 @@ pub(crate) fn start(rooms: Rooms, called: Arc<Notify>) -> io::Result<BackgroundT
         let (rooms, called) = (rooms.clone(), Arc::clone(&called));
         async move {
             let identity = Arc::clone(&rooms.erasures.records.identity);
-            let mut retention = Retention::new(identity, Arc::clone(&rooms.conversations));
+            let mut retention = Retention::new(
+                identity,
+                Arc::clone(&rooms.conversations),
+                Arc::clone(&rooms.attachments),
+            );
             let mut finishing = Finishing::default();
             loop {
                 let mut next = do_all(&rooms, &mut finishing).await;

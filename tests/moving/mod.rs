@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use self::filled::Filled;
 use self::place::{MASTER_KEY, Place, assert_refused, said};
 use crate::domains;
-use crate::erasing::{Somebody, begin_many, erased, finished};
-use crate::support::attachments::{content_of, uploaded};
+use crate::erasing::{Somebody, Words, begin_many, erased, finished};
+use crate::support::attachments::{content_of, upload, uploaded};
+use crate::support::clock::Clock;
 use crate::support::server::Folder;
 use crate::support::{Client, Nameserver, Server, files, until};
 
@@ -400,6 +401,44 @@ async fn what_is_exported_in_the_middle_of_an_erasure_holds_no_word_on_mongodb()
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_of_mongodb_in_the_middle_of_an_erasure_holds_no_word() {
     assert_erased_on_the_way(&Place::mongodb(), &Place::sqlite()).await;
+}
+
+/// On a database files go behind their conversations: another node could have one reopened meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exported_right_after_retention_names_no_file_of_what_is_gone() {
+    let place = Place::sqlite();
+    let (mut server, clock) = Clock::start_as(place.setup());
+    let account = server.account().await;
+    let c = account.test();
+    let (mut words, mut conversations) = (Words::default(), Vec::new());
+    for _ in 0..60 {
+        let (conversation, word) = (c.conversation().await, words.next("filename"));
+        let file = upload(&c, &format!("{word}.txt"), &word).await;
+        let file = json!({"type": "file", "attachment_id": file.expect(201).id("attachment_id")});
+        let at = format!("/v1/conversations/{conversation}");
+        c.post(&format!("{at}/messages"), file).await.expect(201);
+        c.post(&format!("{at}/close"), json!({})).await.expect(200);
+        conversations.push(at);
+    }
+    let of = format!("/admin/v1/accounts/{}", account.account_id);
+    let keeps = json!({"retention_days": 2});
+    account.operator().patch(&of, keeps).await.expect(200);
+    clock.ahead(3 * 24 * 60);
+    until("all are gone", Duration::from_secs(90), async || {
+        (c.get("/v1/conversations").await.expect(200).total() == 0).then_some(())
+    })
+    .await;
+    server.kill9();
+    let dump = fs::read_to_string(place.export(&server.work())).unwrap();
+    for word in &words.0 {
+        assert!(!dump.contains(word), "{word}");
+    }
+    server.restart();
+    let objects = server.work().join("data/objects");
+    until("no file is left", SOON, async || {
+        files::below(&objects).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

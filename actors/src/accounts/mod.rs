@@ -25,6 +25,7 @@ mod sessions;
 mod sign_in;
 mod signing;
 mod token_bearers;
+mod unreadable_records;
 mod user;
 
 pub use account::{

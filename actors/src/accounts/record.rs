@@ -494,10 +494,7 @@ impl<R: RecordSpec> Turn<'_, R> {
     /// What the event of a deletion says: all of the record, or of one that is erased its identifier.
     fn last_words(&self, header: &Header) -> Bytes {
         if matches!(header, Header::RecordErased) {
-            let id = serde_json::Value::from(self.record.id.to_string());
-            let named: serde_json::Map<_, _> =
-                [(format!("{}_id", R::NAME), id)].into_iter().collect();
-            return colloquy_model::json::bytes(&named);
+            return last_words_of::<R>(self.record.id);
         }
         let held = self.record.held.as_ref();
         held.map(|held| held.state.show(&self.identity, Secret::Hidden))
@@ -537,7 +534,14 @@ impl<R: RecordSpec> Turn<'_, R> {
     }
 }
 
-fn subject<R: RecordSpec>(id: Id<R::Named>) -> Subject {
+/// What the event says by which a record is erased: its identifier.
+pub(super) fn last_words_of<R: RecordSpec>(id: Id<R::Named>) -> Bytes {
+    let id = serde_json::Value::from(id.to_string());
+    let named: serde_json::Map<_, _> = [(format!("{}_id", R::NAME), id)].into_iter().collect();
+    colloquy_model::json::bytes(&named)
+}
+
+pub(super) fn subject<R: RecordSpec>(id: Id<R::Named>) -> Subject {
     Subject {
         kind: R::KIND,
         number: id.number(),

@@ -38,6 +38,8 @@ use colloquy_model::answer::Answer;
 use colloquy_model::attachment::AttachmentView;
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::AttachmentId;
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{ObjectError, Objects};
@@ -233,19 +235,41 @@ impl Attachments {
         erased.is_ok()
     }
 
+    /// The same for all attachments that a conversation has taken.
+    pub(crate) async fn erase_all_of(&self, tenant: Tenant, conversation: EntityNumber) -> bool {
+        let Ok(found) = self.parts.records.store.attachments_of(conversation).await else {
+            return false;
+        };
+        for attachment in found {
+            if !self.erase(tenant, attachment).await {
+                return false;
+            }
+        }
+        true
+    }
+
     async fn try_erase(&self, tenant: Tenant, id: AttachmentId) -> Result<(), String> {
         let caller = Caller {
             tenant,
             actor: Actor::server("an attachment goes"),
         };
-        self.hide(caller.clone(), id)
-            .await
-            .map_err(|error| format!("{error:?}"))?;
+        match self.hide(caller.clone(), id).await {
+            // One that can't be read is shown to nobody.
+            Ok(()) | Err(AskError::Unreadable) => {}
+            Err(error) => return Err(format!("{error:?}")),
+        }
         let name = object_name(tenant, id);
         let deleted = self.parts.objects.delete_unfinished(&name).await;
         deleted.map_err(|error| error.to_string())?;
-        let meta = CommandMeta::new(caller);
-        match self.parts.records.ask(id, meta, DeleteRecord).await {
+        let (records, meta) = (&self.parts.records, CommandMeta::new(caller.clone()));
+        let asked = match records.ask(id, meta, DeleteRecord).await {
+            Err(AskError::Unreadable) => {
+                let event = EventKind::AttachmentErased;
+                records.erase_unreadable(id, caller, event).await
+            }
+            asked => asked,
+        };
+        match asked {
             Ok(()) | Err(AskError::Refused(RecordError::NotFound)) => Ok(()),
             Err(error) => Err(format!("{error:?}")),
         }

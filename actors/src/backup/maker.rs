@@ -103,15 +103,21 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Copies the store, and syncs the copy as it grows: see [`SyncedWriter`].
+    /// Copies the store, and syncs the copy as it grows, for the reason that
+    /// [`colloquy_objects::SyncedWriter`] gives.
     async fn snapshot(&self, copy: &Path) -> Result<Position, MakeError> {
         let mut copied = self.store.snapshot(copy.to_owned());
+        let mut synced = Ok(());
         loop {
             match tokio::time::timeout(SYNC_EVERY, &mut copied).await {
-                Ok(copied) => return Ok(copied?),
+                Ok(copied) => {
+                    let position = copied?;
+                    return synced.map(|()| position);
+                }
                 Err(_) => {
                     let copy = copy.to_owned();
-                    self.aside(move || File::open(copy)?.sync_data()).await?;
+                    let sync = self.aside(move || File::open(copy)?.sync_data());
+                    synced = synced.and(sync.await);
                 }
             }
         }

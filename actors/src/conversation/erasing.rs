@@ -1,18 +1,16 @@
 //! How a conversation goes for good: by one commit in its own order, behind which it takes nothing
 //! any more. Its texts and attachments are erased behind, by what the commit leaves to be done.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tokio::sync::oneshot;
 
 use super::messages::ConversationError;
 use super::state::{Changed, Conversation};
 use crate::store::Store;
-use colloquy_model::caller::Caller;
-use colloquy_model::commit::{
-    Chore, Commit, ConstraintViolation, ErasedConversation, Header, NewRow,
-};
+use colloquy_model::caller::{Caller, Tenant};
+use colloquy_model::commit::{Chore, Commit, ErasedConversation, Header, NewRow};
 use colloquy_model::conversation::{
     Channel, ConversationState, MessageCounts, Priority, Seen, Status,
 };
@@ -21,9 +19,14 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, UserId};
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{
-    AskError, BoxFuture, Cause, Command, CommitFailure, Decision, Incarnation, LoadError, Lookup,
-};
+use colloquy_runtime::{AskError, BoxFuture, Command, Decision, LoadError, Lookup};
+
+/// Whoever erases the files of a conversation that is about to go.
+pub trait FileEraser: fmt::Debug + Send + Sync {
+    /// Erases them, if that takes no longer than a conversation may be held up: what is left is erased
+    /// behind the conversation.
+    fn erase_files(self: Arc<Self>, tenant: Tenant, conversation: EntityNumber) -> BoxFuture<()>;
+}
 
 /// Takes a conversation away for good; asked by the server itself. One that is not there is refused,
 /// so it may be asked again.
@@ -35,18 +38,29 @@ pub struct EraseConversation {
     pub erasure: EntityNumber,
     /// Only if it is closed, and has been since before this instant.
     pub closed_before: Option<Timestamp>,
+    /// Who erases its files before it goes, where that was not done before. The conversation takes
+    /// nothing else meanwhile: one that is reopened has all of its files.
+    pub files: Option<Arc<dyn FileEraser>>,
 }
 
-/// How many bytes a conversation adds to the texts of its account.
+/// How many bytes a conversation adds to the texts of its account, once its files have gone.
 #[derive(Debug)]
-pub struct ErasingLookup(ConversationId);
+pub struct ErasingLookup {
+    tenant: Tenant,
+    conversation: EntityNumber,
+    files: Option<Arc<dyn FileEraser>>,
+}
 
 impl Lookup<Conversation> for ErasingLookup {
     type Found = i64;
 
     fn find(self, store: Arc<dyn Store>) -> BoxFuture<Result<i64, LoadError>> {
-        let finding = store.text_bytes_of(self.0.number());
-        Box::pin(async move { Ok(finding.await?) })
+        Box::pin(async move {
+            if let Some(files) = self.files {
+                files.erase_files(self.tenant, self.conversation).await;
+            }
+            Ok(store.text_bytes_of(self.conversation).await?)
+        })
     }
 }
 
@@ -72,7 +86,12 @@ impl Command<Conversation> for EraseConversation {
 
     fn lookup(&self, conversation: &Conversation) -> Option<ErasingLookup> {
         let live = conversation.live.as_ref()?;
-        (live.tenant == self.caller.tenant).then_some(ErasingLookup(live.id))
+        let goes = live.tenant == self.caller.tenant && self.is_due(&live.state);
+        goes.then(|| ErasingLookup {
+            tenant: live.tenant,
+            conversation: live.id.number(),
+            files: self.files.clone(),
+        })
     }
 
     fn decide(
@@ -126,6 +145,9 @@ pub(crate) async fn erase_unreadable(
     if !erase.is_due(&found.state) {
         return Ok(());
     }
+    if let Some(files) = erase.files.clone() {
+        files.erase_files(found.tenant, id.number()).await;
+    }
     let text_bytes = store.text_bytes_of(id.number()).await;
     let text_bytes = text_bytes.map_err(LoadError::from)?;
     let known = Known {
@@ -136,32 +158,7 @@ pub(crate) async fn erase_unreadable(
         counts: found.counts,
     };
     let commit = erase.commit(known, text_bytes, Timestamp::now());
-    match settled(store, commit).await {
-        Ok(()) => Ok(()),
-        // Somebody else was faster: there is nothing left to be done.
-        Err(CommitFailure::Conflict) => match store.reload(subject).await {
-            Ok(None) => Err(AskError::Refused(ConversationError::NotFound)),
-            Ok(Some(_)) | Err(_) => Err(AskError::unavailable(Cause::Conflict)),
-        },
-        Err(CommitFailure::Unavailable | CommitFailure::Violated(_)) => {
-            Err(AskError::unavailable(Cause::StoreUnavailable))
-        }
-        Err(CommitFailure::Unknown) => Err(AskError::Unknown),
-    }
-}
-
-/// What became of a commit that no actor made.
-async fn settled(
-    store: &dyn Store,
-    commit: Commit,
-) -> Result<(), CommitFailure<ConstraintViolation>> {
-    let (settled, outcome) = oneshot::channel();
-    let settle = Box::new(move |outcome| {
-        // Whoever waited may have gone.
-        let _ = settled.send(outcome);
-    });
-    store.submit(Incarnation::next(), commit, settle);
-    outcome.await.unwrap_or(Err(CommitFailure::Unknown))
+    store.commit_end(commit, ConversationError::NotFound).await
 }
 
 /// What a conversation's erasing has to know of it.

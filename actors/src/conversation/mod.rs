@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 
 pub use self::actor::{ConversationCommand, MessageLookup};
 pub(crate) use self::erasing::erase_unreadable;
-pub use self::erasing::{EraseConversation, ErasingLookup};
+pub use self::erasing::{EraseConversation, ErasingLookup, FileEraser};
 pub(crate) use self::redaction::redacted;
 pub use self::rules::ConversationRequest;
 pub(crate) use self::search_indexer::SearchIndexer;

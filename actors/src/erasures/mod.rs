@@ -32,6 +32,7 @@ use colloquy_model::command::CommandMeta;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, ErasureId};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::time::Timestamp;
@@ -102,8 +103,8 @@ impl Erasures {
         customer: CustomerId,
     ) -> Result<ErasureId, AskError<RecordError>> {
         let caller = meta.caller.clone();
-        match self.customers.ask(customer, meta, ReadRecord).await {
-            Ok(_) => {}
+        match self.find(meta, customer).await {
+            Ok(()) => {}
             Err(AskError::Refused(RecordError::NotFound)) => {
                 return self.running(caller.tenant, customer).await;
             }
@@ -119,6 +120,26 @@ impl Erasures {
                 self.running(tenant, customer).await
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Looks whether the customer is there as `If-Match` has it, also one that can't be read.
+    async fn find(
+        &self,
+        meta: CommandMeta,
+        customer: CustomerId,
+    ) -> Result<(), AskError<RecordError>> {
+        let (tenant, if_match) = (meta.caller.tenant, meta.if_match.clone());
+        match self.customers.ask(customer, meta, ReadRecord).await {
+            Err(AskError::Unreadable) => {}
+            asked => return asked.map(|_| ()),
+        }
+        let known = self.customers.known(tenant, customer).await?;
+        // The entity tag of a customer.
+        let etag = known.sequence.to_string();
+        match if_match.is_none_or(|wanted| wanted.holds(&etag)) {
+            true => Ok(()),
+            false => Err(AskError::Refused(RecordError::Precondition)),
         }
     }
 
@@ -175,7 +196,16 @@ impl Erasures {
         let customer = erasure.view().customer_id;
         let meta = || CommandMeta::new(caller.clone());
         // First: from here on nobody begins a conversation with the customer.
-        match self.customers.ask(customer, meta(), EraseCustomer).await {
+        let asked = match self.customers.ask(customer, meta(), EraseCustomer).await {
+            Err(AskError::Unreadable) => {
+                let (caller, event) = (caller.clone(), EventKind::CustomerErased);
+                self.customers
+                    .erase_unreadable(customer, caller, event)
+                    .await
+            }
+            asked => asked,
+        };
+        match asked {
             Ok(()) | Err(AskError::Refused(RecordError::NotFound)) => {}
             Err(error) => return Err(failed(&error)),
         }
@@ -260,6 +290,8 @@ impl Erasures {
                     caller: caller.clone(),
                     erasure,
                     closed_before: None,
+                    // They went before, or go behind.
+                    files: None,
                 };
                 (conversation.id, erase)
             });
@@ -278,19 +310,8 @@ impl Erasures {
                 && asked.len() < AT_ONCE
                 && let Some(conversation) = these.next()
             {
-                let store = Arc::clone(&self.records.store);
                 let attachments = Arc::clone(&self.attachments);
-                asked.spawn(async move {
-                    let Ok(files) = store.attachments_of(conversation).await else {
-                        return false;
-                    };
-                    for file in files {
-                        if !attachments.erase(tenant, file).await {
-                            return false;
-                        }
-                    }
-                    true
-                });
+                asked.spawn(async move { attachments.erase_all_of(tenant, conversation).await });
             }
             match asked.join_next().await {
                 Some(gone) => all &= gone.unwrap_or(false),

@@ -1,25 +1,65 @@
 //! Conversations that were closed longer ago than their account keeps them: they are erased, a page of
 //! each account at a time. Nothing of this is kept: a walk along the closed ones begins anew at a start.
+//! On the embedded store the files of each go before it, so that of one that is gone not even a file's
+//! name is left; but a conversation that is reopened meanwhile stays, with all of its files.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{PAGE, erase_all};
 use crate::accounts::Identity;
-use crate::conversation::{Conversations, EraseConversation};
+use crate::attachments::Attachments;
+use crate::conversation::{Conversations, EraseConversation, FileEraser};
 use crate::store::{ErasableConversation, ErasableQuery, Erasing, ReadError, Store};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::BoxFuture;
 
 /// A walk that has come to its end begins anew so long afterwards.
 const WALK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long the files of a conversation may hold it up.
+const FILES_WITHIN: Duration = Duration::from_secs(2);
+
+/// Erases the files of the conversations of a page, until one takes too long: where they are kept is
+/// away then, and the others go by what their conversations leave to be done.
+struct FilesFirst {
+    attachments: Arc<Attachments>,
+    go: AtomicBool,
+}
+
+impl fmt::Debug for FilesFirst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilesFirst").finish_non_exhaustive()
+    }
+}
+
+impl FileEraser for FilesFirst {
+    fn erase_files(self: Arc<Self>, tenant: Tenant, conversation: EntityNumber) -> BoxFuture<()> {
+        Box::pin(async move { self.erase(tenant, conversation).await })
+    }
+}
+
+impl FilesFirst {
+    async fn erase(&self, tenant: Tenant, conversation: EntityNumber) {
+        if !self.go.load(Ordering::Relaxed) {
+            return;
+        }
+        let going = self.attachments.erase_all_of(tenant, conversation);
+        let gone = tokio::time::timeout(FILES_WITHIN, going).await;
+        self.go.fetch_and(gone.unwrap_or(false), Ordering::Relaxed);
+    }
+}
 
 /// How far the walk of each account and mode has come.
 pub(crate) struct Retention {
     identity: Arc<Identity>,
     conversations: Arc<Conversations>,
+    attachments: Arc<Attachments>,
     walks: HashMap<Tenant, Walk>,
 }
 
@@ -32,10 +72,15 @@ struct Walk {
 }
 
 impl Retention {
-    pub(crate) fn new(identity: Arc<Identity>, conversations: Arc<Conversations>) -> Self {
+    pub(crate) fn new(
+        identity: Arc<Identity>,
+        conversations: Arc<Conversations>,
+        attachments: Arc<Attachments>,
+    ) -> Self {
         Retention {
             identity,
             conversations,
+            attachments,
             walks: HashMap::new(),
         }
     }
@@ -63,6 +108,18 @@ impl Retention {
         goes_on
     }
 
+    /// Who erases the files of a page's conversations before these go. Where several processes serve the
+    /// store nobody does: another one could have a conversation reopened between the two.
+    fn files_first(&self, store: &dyn Store) -> Option<Arc<dyn FileEraser>> {
+        if store.is_shared() {
+            return None;
+        }
+        Some(Arc::new(FilesFirst {
+            attachments: Arc::clone(&self.attachments),
+            go: AtomicBool::new(true),
+        }))
+    }
+
     /// Erases what is due on a page; gives its end, none where the walk is at its end.
     async fn page(
         &self,
@@ -84,6 +141,7 @@ impl Retention {
         let end = last.map(|last| last.id.number());
         let is_due =
             |one: &&ErasableConversation| one.closed_at.is_some_and(|closed_at| closed_at < before);
+        let files = self.files_first(store);
         let due = page.iter().filter(is_due).map(|one| {
             let erase = EraseConversation {
                 caller: Caller {
@@ -92,6 +150,7 @@ impl Retention {
                 },
                 erasure: EntityNumber::ZERO,
                 closed_before: Some(before),
+                files: files.clone(),
             };
             (one.id, erase)
         });

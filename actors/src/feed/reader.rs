@@ -8,6 +8,7 @@ use crate::store::{EventLog, EventPage, EventQuery, Later, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::event::Event;
 use colloquy_model::event_filter::EventFilter;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::event_source::EventSource;
 use colloquy_model::position::Position;
 use colloquy_model::stream::StreamOffset;
@@ -48,6 +49,9 @@ pub enum ReadEnd {
     /// What it was about is no more.
     #[error("there is no such thing")]
     Gone,
+    /// It was read to its end, behind which nothing ever comes.
+    #[error("there is nothing more to come")]
+    Complete,
     /// The store can't be read now.
     #[error("the store is away")]
     Away,
@@ -78,6 +82,8 @@ pub struct EventReader {
     /// Up to this position the store is read; behind it the queue goes on.
     until: Option<Position>,
     ready: VecDeque<Arc<Event>>,
+    /// Nothing follows what is ready: the conversation that it reads is erased.
+    is_complete: bool,
     /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin
     /// anew.
     reading: Option<Later<Result<Option<EventPage>, ReadError>>>,
@@ -105,6 +111,7 @@ impl EventReader {
             subscription: None,
             until: None,
             ready: VecDeque::new(),
+            is_complete: false,
             reading: None,
         }
     }
@@ -124,6 +131,9 @@ impl EventReader {
             if let Some(event) = self.ready.pop_front() {
                 self.cursor = self.source.offset(&event);
                 return Ok(event);
+            }
+            if self.is_complete {
+                return Err(ReadEnd::Complete);
             }
             if self.subscription.is_none() || self.until.is_some() {
                 if self.feed.is_closed() {
@@ -159,6 +169,11 @@ impl EventReader {
         if offset <= self.cursor {
             return;
         }
+        // Also where the filter leaves it out: whoever asked for other events waits in vain, too.
+        self.is_complete = match self.source {
+            EventSource::Entity(_) => event.kind == EventKind::ConversationErased,
+            EventSource::Account => false,
+        };
         if self.filter.admits(&event) {
             self.ready.push_back(event);
         } else {

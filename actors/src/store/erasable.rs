@@ -1,5 +1,5 @@
-//! Conversations as whoever erases them sees them: also those that can't be read, which go like all
-//! others.
+//! Conversations and records as whoever erases them sees them: also those that can't be read, which go
+//! like all others.
 
 use super::StoredConversation;
 use colloquy_model::caller::Tenant;
@@ -40,6 +40,15 @@ pub struct ErasableConversation {
     pub messages: u64,
     /// Since when it is closed.
     pub closed_at: Option<Timestamp>,
+}
+
+/// A record of which no more is read than is needed to erase it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErasableRecord {
+    /// The account and mode that it belongs to.
+    pub tenant: Tenant,
+    /// The sequence of its last change.
+    pub sequence: Sequence,
 }
 
 /// What is read of a conversation that is to be erased: of its header what stands for something, and

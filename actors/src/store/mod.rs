@@ -62,7 +62,7 @@ pub use documents::{
     VersionQuery,
 };
 pub use encrypted::{EncryptedStore, OpeningSink};
-pub use erasable::{ErasableConversation, ErasableQuery, Erasing};
+pub use erasable::{ErasableConversation, ErasableQuery, ErasableRecord, Erasing};
 pub use figures::{
     Assignees, FigureGroup, FigureQuery, FigureSlice, FigureStore, FigureTable, Generation,
     GenerationMark, Generations, Grouping, Made, MadeCell, MadeQuery,
@@ -110,7 +110,7 @@ use colloquy_model::idempotency::KeyHash;
 use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
+use colloquy_runtime::{AskError, Cause, CommitFailure, Incarnation, LoadError};
 
 /// Called once, on the store's thread, when a commit's fate is known.
 pub type Settle = Box<dyn FnOnce(Result<(), CommitFailure<ConstraintViolation>>) + Send>;
@@ -218,6 +218,28 @@ impl dyn Store {
         });
         self.submit(Incarnation::next(), commit, settle);
         settled.await.unwrap_or(Err(CommitFailure::Unknown))
+    }
+
+    /// Commits that an entity goes which no actor can begin with, because what is stored of it can't
+    /// be read.
+    ///
+    /// # Errors
+    /// It has gone meanwhile, which is refused with `gone`. Or the store is away, or the entity has
+    /// changed meanwhile: nothing was done. Or the commit's outcome is not known.
+    pub(crate) async fn commit_end<R>(&self, commit: Commit, gone: R) -> Result<(), AskError<R>> {
+        let subject = commit.subject;
+        match self.commit(commit).await {
+            Ok(()) => Ok(()),
+            // Somebody else was faster: there is nothing left to be done.
+            Err(CommitFailure::Conflict) => match self.reload(subject).await {
+                Ok(None) => Err(AskError::Refused(gone)),
+                Ok(Some(_)) | Err(_) => Err(AskError::unavailable(Cause::Conflict)),
+            },
+            Err(CommitFailure::Unavailable | CommitFailure::Violated(_)) => {
+                Err(AskError::unavailable(Cause::StoreUnavailable))
+            }
+            Err(CommitFailure::Unknown) => Err(AskError::Unknown),
+        }
     }
 }
 
@@ -331,6 +353,9 @@ pub trait ErasureStore: Send + Sync + 'static {
         &self,
         conversation: Subject,
     ) -> Later<Result<Option<StoredConversation>, ReadError>>;
+
+    /// A record as it is to be erased, whatever of it can't be read. None where it is not there.
+    fn record_to_erase(&self, record: Subject) -> Later<Result<Option<ErasableRecord>, ReadError>>;
 
     /// By how many bytes a conversation's events have changed the texts of its account.
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>>;

@@ -29,7 +29,7 @@ use super::inbound_messages::{InboundMessage, InboundMessages, SocketPeer};
 use super::json_frames::{self, Frame, Frames, SubscriptionTarget, Unreadable};
 use super::limits::FrameBytes;
 use super::narrowing::{Narrowing, Verdict};
-use super::subscriptions::Subscriptions;
+use super::subscriptions::{Delivery, Subscriptions};
 
 /// Why a session ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -363,20 +363,33 @@ impl Session {
             // What has come was committed before this look: nothing is shown that came after a
             // right was gone.
             Ok(_) if !self.access.holds() => Err(SessionEnd::AccessRevoked),
-            Ok(delivery) => match delivery.verdict {
-                Verdict::Shown => {
-                    json_frames::event(to, &delivery.event, delivery.cursor);
-                    Ok(())
-                }
-                Verdict::Hidden => Ok(()),
-                Verdict::Taken => Err(SessionEnd::AccessRevoked),
-            },
+            Ok(delivery) => self.deliver(delivery, to),
             Err(ReadEnd::Closed) => Err(SessionEnd::ServerStopping),
-            Err(ReadEnd::TooSlow | ReadEnd::Expired | ReadEnd::Gone | ReadEnd::Away) => {
-                Err(SessionEnd::Reconnect)
-            }
+            Err(
+                ReadEnd::TooSlow
+                | ReadEnd::Expired
+                | ReadEnd::Gone
+                | ReadEnd::Complete
+                | ReadEnd::Away,
+            ) => Err(SessionEnd::Reconnect),
             Err(ReadEnd::Unreadable) => Err(SessionEnd::Unreadable),
         })
+    }
+
+    /// Shows an event that may be shown; a subscription that ends with it holds nothing any more.
+    fn deliver(&mut self, delivery: Delivery, to: &mut impl Frames) -> Result<(), SessionEnd> {
+        if let Some(conversation) = delivery.ended {
+            self.connection.unlisten(conversation);
+            self.shows();
+        }
+        match delivery.verdict {
+            Verdict::Shown => {
+                json_frames::event(to, &delivery.event, delivery.cursor);
+                Ok(())
+            }
+            Verdict::Hidden => Ok(()),
+            Verdict::Taken => Err(SessionEnd::AccessRevoked),
+        }
     }
 
     /// Goes on with what others tell. Who reads a user's conversations only hears of a conversation

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use colloquy_actors::feed::{Cursor, EventReader, ReadEnd};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
+use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::ConversationId;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::stream::FeedNumber;
@@ -32,7 +33,7 @@ struct Conversation {
     /// Tells its reader from one that it had before.
     reader: u64,
     stop: AbortHandle,
-    /// It is unsubscribed, and ends with what it owes.
+    /// It is unsubscribed, or its conversation erased, and ends with what it owes.
     leaving: bool,
 }
 
@@ -42,6 +43,8 @@ pub(super) struct Delivery {
     pub(super) cursor: Option<Cursor>,
     /// What becomes of it, whichever subscription has brought it.
     pub(super) verdict: Verdict,
+    /// The conversation whose subscription has ended with it.
+    pub(super) ended: Option<ConversationId>,
 }
 
 type Read = (EntityNumber, u64, Result<Arc<Event>, ReadEnd>);
@@ -134,6 +137,17 @@ impl Subscriptions {
         }
     }
 
+    /// Ends the subscription of a conversation that is erased with this event, behind which nothing
+    /// comes; gives the conversation, if one was.
+    fn end_with(&mut self, event: &Event) -> Option<ConversationId> {
+        if event.kind != EventKind::ConversationErased {
+            return None;
+        }
+        let id = self.conversations.get(&event.entity)?.id;
+        self.remove(id);
+        Some(id)
+    }
+
     /// Follows the account no more; gives the conversations that have to be read again, and behind
     /// which `seq`.
     pub(super) fn remove_account(&mut self) -> Vec<(ConversationId, Sequence)> {
@@ -175,6 +189,7 @@ impl Subscriptions {
                 return Poll::Ready(Ok(Delivery {
                     cursor: Some(Cursor(event.number.into())),
                     verdict: narrowing.judge(&event),
+                    ended: self.end_with(&event),
                     event,
                 }));
             }
@@ -189,7 +204,11 @@ impl Subscriptions {
             else {
                 continue;
             };
-            let event = read?;
+            let event = match read {
+                // The account's may still have to show its last event, which ends it.
+                Err(ReadEnd::Complete) => continue,
+                read => read?,
+            };
             let shown = one
                 .deduplicator
                 .by_itself(event.sequence, event.number, watermark);
@@ -200,9 +219,10 @@ impl Subscriptions {
             }
             if shown {
                 return Poll::Ready(Ok(Delivery {
-                    event,
                     cursor: None,
                     verdict,
+                    ended: self.end_with(&event),
+                    event,
                 }));
             }
         }

@@ -7,20 +7,23 @@
 )]
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::fixture::{Acting, Bench, Failed, House, live, other, wait};
 use super::{change, message};
-use crate::accounts::record::Record;
+use crate::accounts::record::{Record, RecordError};
 use crate::accounts::{
     Attachment, BeginAttachment, BeginErasure, ChangeCustomer, CreateCustomer, Customer,
     EraseCustomer, Erasure, FinishErasure,
 };
 use crate::conversation::messages::{
-    CloseConversation, ConversationError, RedactMessage, ReviseMessage,
+    CloseConversation, ConversationError, RedactMessage, ReopenConversation, ReviseMessage,
 };
-use crate::conversation::{Conversation, EraseConversation};
+use crate::conversation::{Conversation, EraseConversation, FileEraser};
 use crate::idempotency::Known;
 use crate::store::{
     ErasableConversation, ErasableQuery, Erasing, Facets, FeedRow, RecordQuery, Stored, StoredPage,
@@ -29,17 +32,18 @@ use crate::store::{
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::commit::{
-    Chore, ConstraintViolation, ErasedConversation, NameField, RecordName,
+    Chore, Commit, ConstraintViolation, ErasedConversation, Header, NameField, NewRow, RecordName,
 };
 use colloquy_model::conversation::ConversationState;
-use colloquy_model::entity::Kind;
+use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{AttachmentId, CustomerId};
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_model::position::Position;
+use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::CommitFailure;
+use colloquy_runtime::{AskError, BoxFuture, Cause, CommitFailure};
 
 const ERASURE: EntityNumber = EntityNumber(4_711);
 
@@ -51,6 +55,7 @@ fn erase(tenant: Tenant) -> EraseConversation {
         },
         erasure: ERASURE,
         closed_before: None,
+        files: None,
     }
 }
 
@@ -396,6 +401,94 @@ pub(in crate::store) fn the_files_of_a_conversation_are_known_when_it_is_gone<B:
     assert_eq!(of(&house, number), taken);
     let house = house.crash();
     assert_eq!(of(&house, number), taken);
+}
+
+/// Notes whose files it was asked to erase.
+#[derive(Debug, Default)]
+struct Noted(Mutex<Vec<EntityNumber>>);
+
+impl FileEraser for Noted {
+    fn erase_files(self: Arc<Self>, _: Tenant, conversation: EntityNumber) -> BoxFuture<()> {
+        self.0.lock().push(conversation);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// One that was reopened before its turn came is not touched.
+pub(in crate::store) fn files_go_before_a_conversation_that_is_due_and_stay_with_one_that_is_not<
+    B: Bench,
+>() {
+    let house = House::<B>::new();
+    let customer = house.customer(live(), "Ada");
+    let mut closed = house.conversation(live(), customer, None);
+    let mut reopened = house.conversation(live(), customer, None);
+    for conversation in [&mut closed, &mut reopened] {
+        conversation.ask(CloseConversation::default()).unwrap();
+    }
+    let page = erasable(&house, Erasing::Closed);
+    assert_eq!(page.len(), 2);
+    reopened.ask(ReopenConversation).unwrap();
+    let noted = Arc::new(Noted::default());
+    let files: Arc<dyn FileEraser> = noted.clone();
+    let retained = || EraseConversation {
+        closed_before: Some(Timestamp(i64::MAX)),
+        files: Some(Arc::clone(&files)),
+        ..erase(live())
+    };
+    for conversation in [&mut closed, &mut reopened] {
+        conversation.ask(retained()).unwrap();
+    }
+    assert_eq!(*noted.0.lock(), [closed.id.number()]);
+    assert!(!is_there(&house, &closed) && is_there(&house, &reopened));
+}
+
+/// As where its record can't be read.
+pub(in crate::store) fn what_is_known_of_a_record_is_enough_to_erase_it<B: Bench>() {
+    let house = House::<B>::new();
+    let new = json!({
+        "name": "nameword", "email": "mailword@example.com", "external_id": "externalword",
+    });
+    let mut customer = named(&house, new);
+    let renamed = serde_json::from_value(json!({"name": "secondword"})).unwrap();
+    customer.ask::<ChangeCustomer>(renamed).unwrap();
+    let known = |subject| wait(house.store().record_to_erase(subject)).unwrap();
+    let subject = customer.subject();
+    let found = known(subject).unwrap();
+    assert_eq!((found.tenant, found.sequence), (live(), Sequence(2)));
+    for stranger in [
+        Subject {
+            kind: Kind::User,
+            ..subject
+        },
+        Subject {
+            tail: subject.tail ^ 1,
+            ..subject
+        },
+    ] {
+        assert_eq!(known(stranger), None);
+    }
+    let caller = erase(live()).caller;
+    let erasing = |expected| Commit {
+        rows: vec![NewRow::new(
+            EventKind::CustomerErased,
+            Bytes::from_static(b"{}"),
+        )],
+        header: Header::RecordErased,
+        ..Commit::new(subject, expected, caller.clone(), Timestamp::now())
+    };
+    let store = house.store();
+    let gone = RecordError::NotFound;
+    let asked = wait(store.commit_end(erasing(Sequence(1)), gone.clone()));
+    let conflict = AskError::unavailable(Cause::Conflict);
+    assert_eq!(asked, Err(conflict), "it has changed since");
+    wait(store.commit_end(erasing(found.sequence), gone.clone())).unwrap();
+    assert_eq!(known(subject), None);
+    let again = wait(store.commit_end(erasing(found.sequence), gone.clone()));
+    assert_eq!(again, Err(AskError::Refused(gone)), "it is gone");
+    for word in ["nameword", "mailword", "externalword", "secondword"] {
+        house.until(word, || !house.holds(word));
+    }
+    house.is_sound();
 }
 
 fn named<B: Bench>(house: &House<B>, new: serde_json::Value) -> Acting<Record<Customer>> {

@@ -21,8 +21,8 @@ use super::{
     ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
     CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DeliveryTerm, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery,
-    EndpointTotals, EntityRead, ErasableConversation, ErasableQuery, ErasureStore, EventLog,
-    EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore, FigureTable,
+    EndpointTotals, EntityRead, ErasableConversation, ErasableQuery, ErasableRecord, ErasureStore,
+    EventLog, EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore, FigureTable,
     FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses, Lists, Made,
     MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
     OwnedDocument, ReadError, RecordQuery, RelayedRequest, RevisionQuery, Rewrap, Settle,
@@ -257,6 +257,10 @@ impl ErasureStore for EncryptedStore {
         conversation: Subject,
     ) -> Later<Result<Option<StoredConversation>, ReadError>> {
         self.0.load_to_erase(conversation)
+    }
+
+    fn record_to_erase(&self, record: Subject) -> Later<Result<Option<ErasableRecord>, ReadError>> {
+        self.0.record_to_erase(record)
     }
 
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {

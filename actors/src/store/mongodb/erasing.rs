@@ -2,10 +2,12 @@
 //! store in slices: what events and kept answers show of it, then versions and comments. The events stay, with their places and without
 //! words: the sink says what may stay.
 //!
+//! What can't be read goes like all else: a document of the log by its `_id`.
+//!
 //! The log goes first: from it a start may carry versions and comments over once more, and what was
 //! deleted before would come back. Several nodes must not carry over what one read before that.
 
-use mongodb::bson::{Document, doc, serialize_to_bson};
+use mongodb::bson::{Bson, Document, doc, serialize_to_bson};
 use mongodb::error::Error;
 use serde::Deserialize;
 
@@ -16,7 +18,8 @@ use super::documents::part_id;
 use super::find::{Find, all};
 use super::header::HeaderDocument;
 use super::loads::log_of;
-use super::log::{LogDocument, answer_id, log_id};
+use super::log::{self, LogDocument, answer_id, log_id};
+use super::misshapen::Misshapen;
 use super::redacting::{self, Left};
 use super::schema::{COMMENTS, Collections, ERASURES, LOG, NAMES, VERSIONS};
 use super::statements::Statements;
@@ -92,20 +95,11 @@ pub(super) async fn text_bytes(
     collections: &Collections,
     entity: EntityNumber,
 ) -> Result<i64, ReadError> {
-    /// All that is to be known of a row here.
-    #[derive(Deserialize)]
-    struct Row {
-        text_bytes: Option<i64>,
-    }
-    /// All that is to be known of a document of the log here.
-    #[derive(Deserialize)]
-    struct Rows {
-        rows: Vec<Row>,
-    }
     let find = Find::all(LOG, log_of(entity), doc! {"_id": 0, "rows.text_bytes": 1});
-    let found: Vec<Rows> = find.read(collections).await?;
-    let rows = found.iter().flat_map(|document| &document.rows);
-    Ok(rows.filter_map(|row| row.text_bytes).sum())
+    let found: Vec<Document> = find.read(collections).await?;
+    let rows = found.iter().flat_map(log::rows_of);
+    let of_row = |row: &Bson| row.as_document()?.get_i64("text_bytes").ok();
+    Ok(rows.filter_map(of_row).sum())
 }
 
 /// The attachments that a conversation has taken.
@@ -161,64 +155,96 @@ async fn erase_answers(
     let Some(last) = found.last() else {
         return Ok(false);
     };
-    let change = doc! {"$max": {"answers_erased_to": last.position}};
+    let change = doc! {"$max": {"answers_erased_to": int(last.number())}};
     rewrite(collections, sink, found).await?;
     note(collections, gone, change).await?;
     Ok(true)
 }
 
 /// The first documents of the log with these `_id`s, as many as are rewritten at once.
-async fn logged(collections: &Collections, ids: Document) -> Result<Vec<LogDocument>, Error> {
+async fn logged(collections: &Collections, ids: Document) -> Result<Vec<Logged>, Error> {
     let found = async {
         let find = collections.log.find(doc! {"_id": ids});
         let mut cursor = find.sort(doc! {"_id": 1}).limit(AT_ONCE).await?;
         let (mut found, mut bytes) = (Vec::new(), 0);
         while bytes < BYTES_AT_ONCE && cursor.advance().await? {
             bytes += cursor.current().as_bytes().len();
-            found.push(cursor.deserialize_current()?);
+            found.push(match cursor.deserialize_current() {
+                Ok(document) => Logged::Whole(Box::new(document)),
+                Err(_) => {
+                    let document = Document::try_from(cursor.current()).map_err(malformed)?;
+                    Logged::Misshapen(Misshapen::of(document)?)
+                }
+            });
         }
         Ok(found)
     };
     answered(found).await
 }
 
+/// A document of the log that is to be erased.
+enum Logged {
+    Whole(Box<LogDocument>),
+    Misshapen(Misshapen),
+}
+
+impl Logged {
+    /// The sequence of its last row: never before that of its `_id`, behind which the next is looked for.
+    fn last_sequence(&self) -> Sequence {
+        let last = match self {
+            Logged::Whole(document) => document.last_sequence(),
+            Logged::Misshapen(misshapen) => misshapen.last_sequence(),
+        };
+        last.max(Sequence(self.number()))
+    }
+
+    /// The number at the end of its `_id`.
+    fn number(&self) -> u64 {
+        log::number_of_id(match self {
+            Logged::Whole(document) => &document.id,
+            Logged::Misshapen(misshapen) => &misshapen.id,
+        })
+    }
+
+    /// The positions of its rows.
+    fn positions(&self) -> Vec<i64> {
+        match self {
+            Logged::Whole(document) => {
+                let placed = document.placed_rows();
+                placed.map(|(position, ..)| position.0).collect()
+            }
+            Logged::Misshapen(misshapen) => {
+                let positions = misshapen.positions();
+                positions.map(|position| position.0).collect()
+            }
+        }
+    }
+
+    /// Its `_id`, and the change by which it loses its words.
+    fn without_words(self, sink: &dyn CommitSink) -> Result<(String, Document), Error> {
+        match self {
+            Logged::Whole(document) => change_of(*document, sink),
+            Logged::Misshapen(misshapen) => {
+                let change = misshapen.without_words(sink)?;
+                Ok((misshapen.id, change))
+            }
+        }
+    }
+}
+
 /// Writes these documents of the log without words.
 async fn rewrite(
     collections: &Collections,
     sink: &dyn CommitSink,
-    found: Vec<LogDocument>,
+    found: Vec<Logged>,
 ) -> Result<(), Error> {
     let mut statements = Statements::default();
-    let positions = found.iter().flat_map(LogDocument::placed_rows);
-    let positions: Vec<i64> = positions.map(|(position, ..)| position.0).collect();
-    for mut document in found {
-        without_words(&mut document, sink);
-        let mut set = doc! {"rows": serialize_to_bson(&document.rows)?};
-        if let Some(answer) = &document.answer {
-            set.insert("answer", serialize_to_bson(answer)?);
+    let positions: Vec<i64> = found.iter().flat_map(Logged::positions).collect();
+    for document in found {
+        let (id, change) = document.without_words(sink)?;
+        if !change.is_empty() {
+            statements.update(LOG, doc! {"_id": id}, change);
         }
-        let mut change = doc! {"$set": set};
-        let mut unset = doc! {"renamed": ""};
-        match document.header {
-            // What they put is gone, and holds texts.
-            Some(
-                HeaderDocument::Document(_)
-                | HeaderDocument::Conversation { .. }
-                | HeaderDocument::Record { .. },
-            ) => {
-                unset.insert("header", "");
-            }
-            Some(
-                HeaderDocument::ConversationGone { .. }
-                | HeaderDocument::RecordGone
-                | HeaderDocument::RecordErased
-                | HeaderDocument::DocumentGone { .. }
-                | HeaderDocument::LinkUsed { .. },
-            )
-            | None => {}
-        }
-        change.insert("$unset", unset);
-        statements.update(LOG, doc! {"_id": document.id}, change);
     }
     statements.run(&collections.database).await?;
     // What receivers answered may repeat the words.
@@ -227,12 +253,32 @@ async fn rewrite(
     statements.run(&collections.database).await
 }
 
+/// The `_id` of a document of the log, and the change by which it loses its words.
+fn change_of(
+    mut document: LogDocument,
+    sink: &dyn CommitSink,
+) -> Result<(String, Document), Error> {
+    without_words(&mut document, sink);
+    let mut set = doc! {"rows": serialize_to_bson(&document.rows)?};
+    if let Some(answer) = &document.answer {
+        set.insert("answer", serialize_to_bson(answer)?);
+    }
+    let mut unset = doc! {"renamed": ""};
+    // What it puts is gone.
+    if document
+        .header
+        .as_ref()
+        .is_some_and(HeaderDocument::holds_texts)
+    {
+        unset.insert("header", "");
+    }
+    Ok((document.id, doc! {"$set": set, "$unset": unset}))
+}
+
 /// Takes the words out of a document of the log. Once more, it changes nothing.
 fn without_words(document: &mut LogDocument, sink: &dyn CommitSink) {
     for row in &mut document.rows {
-        let left = sink.redacted(row.payload.as_bytes());
-        row.payload = String::from_utf8_lossy(&left).into_owned();
-        row.salt = None;
+        row.take_words(sink);
     }
     if let Some(answer) = &mut document.answer {
         if let Some(body) = &mut answer.body {

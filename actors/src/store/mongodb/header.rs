@@ -122,6 +122,20 @@ pub(super) struct VersionDocument {
 }
 
 impl HeaderDocument {
+    /// Whether it holds texts, of what it puts.
+    pub(super) fn holds_texts(&self) -> bool {
+        match self {
+            HeaderDocument::Document(_)
+            | HeaderDocument::Conversation { .. }
+            | HeaderDocument::Record { .. } => true,
+            HeaderDocument::ConversationGone { .. }
+            | HeaderDocument::RecordGone
+            | HeaderDocument::RecordErased
+            | HeaderDocument::DocumentGone { .. }
+            | HeaderDocument::LinkUsed { .. } => false,
+        }
+    }
+
     /// What a commit does to the header; none where it leaves it as it is.
     pub(super) fn of(commit: &Commit) -> Option<Self> {
         Some(match &commit.header {

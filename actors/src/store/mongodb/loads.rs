@@ -9,7 +9,7 @@ use super::connection::answered;
 use super::entity_documents::{ConversationDocument, RecordDocument};
 use super::find::{all, named, one};
 use super::header::HeaderDocument;
-use super::log::{LogDocument, log_id};
+use super::log::{self, LogDocument, log_id};
 use super::positions;
 use super::schema::{CONVERSATIONS, Collections, DOCUMENTS, LOG, RECORDS};
 use crate::store::{ReadError, Stored, StoredConversation, StoredRecord};
@@ -84,15 +84,15 @@ pub(super) async fn wait_for_header(
 ) -> Result<(), ReadError> {
     let until = Instant::now() + CARRIED_WITHIN;
     loop {
-        let last = last_of(collections, number).await?;
+        let last = end_of(collections, number).await?;
         // The identifier of another kind's entity names nothing of this one.
-        let waits = |last: &LogDocument| last.kind == kind as i32 && last.header.is_some();
+        let is_of_kind = |last: &Document| last.get_i32("kind").is_ok_and(|of| of == kind as i32);
+        let waits = |last: &Document| is_of_kind(last) && last.contains_key("header");
         let Some(last) = last.filter(waits) else {
             return Ok(());
         };
-        let carried = doc! {
-            "_id": int(number), "seq": {"$gte": int(last.last_sequence().0)},
-        };
+        let sequence = log::last_sequence(&last);
+        let carried = doc! {"_id": int(number), "seq": {"$gte": int(sequence.0)}};
         if one::<Document>(collections, headers_of(kind), carried)
             .await?
             .is_some()
@@ -133,6 +133,17 @@ pub(super) fn log_of(entity: EntityNumber) -> Document {
         log_id(entity, Sequence(u64::MAX)),
     );
     doc! {"_id": {"$gte": first, "$lte": end}}
+}
+
+/// The last document of an entity's log, whatever of it can't be read.
+pub(super) async fn end_of(
+    collections: &Collections,
+    entity: EntityNumber,
+) -> Result<Option<Document>, ReadError> {
+    let log = collections.log.clone_with_type::<Document>();
+    let last = log.find_one(log_of(entity)).sort(doc! {"_id": -1});
+    let found = answered(last.into_future()).await;
+    found.map_err(|error| failed(&error))
 }
 
 /// The last document of an entity's log.

@@ -3,12 +3,13 @@
 //! the collection's own index is the fence: a second commit behind the same sequence is refused.
 
 use bytes::Bytes;
-use mongodb::bson::{Binary, Document, doc};
+use mongodb::bson::{Binary, Bson, Document, doc};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::codec::{binary, code, int, uint};
 use super::header::HeaderDocument;
+use crate::store::CommitSink;
 use crate::store::digest::{PayloadDigest, PayloadDigests};
 use colloquy_model::caller::{Actor, Tenant};
 use colloquy_model::commit::{Chore, ChoreKind, Commit, KeptAnswer, NewRow};
@@ -170,6 +171,25 @@ pub(super) struct AnswerDocument {
 /// an entity are in the order of their sequences.
 pub(super) fn log_id(entity: EntityNumber, first: Sequence) -> String {
     format!("{:016x}.{:016x}", entity.0, first.0)
+}
+
+/// The number at the end of the `_id` of a document of the log: the sequence of its first row, or the
+/// position of an answer.
+pub(super) fn number_of_id(id: &str) -> u64 {
+    let end = id.rsplit_once('.').map_or(id, |(_, end)| end);
+    u64::from_str_radix(end, 16).unwrap_or(0)
+}
+
+/// The rows of a document of the log, whatever they are.
+pub(super) fn rows_of(document: &Document) -> &[Bson] {
+    document.get_array("rows").map_or(&[], Vec::as_slice)
+}
+
+/// The sequence of the last row of a document of the log, as far as its rows can be counted.
+pub(super) fn last_sequence(document: &Document) -> Sequence {
+    let by_id = document.get_str("_id").map_or(0, number_of_id);
+    let first = document.get_i64("first").map_or(by_id, uint);
+    Sequence(first.saturating_sub(1)).plus(rows_of(document).len().max(1))
 }
 
 /// The `_id` of the log document at this position that keeps an answer of this entity and has no
@@ -350,6 +370,13 @@ impl RowDocument {
             hash: binary(&digest.hash),
             payload: String::from_utf8_lossy(payload).into_owned(),
         }
+    }
+
+    /// Takes the words out of it. Once more, it changes nothing.
+    pub(super) fn take_words(&mut self, sink: &dyn CommitSink) {
+        let left = sink.redacted(self.payload.as_bytes());
+        self.payload = String::from_utf8_lossy(&left).into_owned();
+        self.salt = None;
     }
 
     /// How many messages of its sender's type there are up to and with this row.

@@ -63,6 +63,7 @@ mod lists;
 mod loads;
 mod log;
 mod message_lists;
+mod misshapen;
 mod nodes;
 mod nonces;
 mod open;

@@ -1,11 +1,13 @@
-//! Conversations that are to be erased, read without what may be damaged: a text that is no JSON, a
+//! Conversations and records that are to be erased, read without what may be damaged: a text that is no JSON, a
 //! code that stands for nothing.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{Columns, CountsRow, columns, int, whole};
 use crate::store::erasable::Remains;
-use crate::store::{ErasableConversation, ErasableQuery, Erasing, StoredConversation};
+use crate::store::{
+    ErasableConversation, ErasableQuery, ErasableRecord, Erasing, StoredConversation,
+};
 use colloquy_model::caller::Tenant;
 use colloquy_model::conversation::{Channel, Priority, Status};
 use colloquy_model::entity::Subject;
@@ -130,4 +132,35 @@ pub(super) fn load(
         counts: counts.into(),
     };
     Ok(Some(remains.into()))
+}
+
+columns! {
+    /// A record without its texts.
+    struct BareRecordRow {
+        scope: Tenant,
+        seq: Sequence,
+    }
+}
+
+/// A record as it is to be erased, whatever of it can't be read.
+pub(super) fn record(
+    connection: &Connection,
+    subject: Subject,
+) -> rusqlite::Result<Option<ErasableRecord>> {
+    let sql = format!(
+        "SELECT {} FROM records WHERE n = ?1 AND tail = ?2 AND kind = ?3",
+        BareRecordRow::COLUMNS
+    );
+    let Subject { kind, number, tail } = subject;
+    let found = connection
+        .prepare_cached(&sql)?
+        .query_row(
+            params![int(number.0), int(tail), kind as i64],
+            whole::<BareRecordRow>,
+        )
+        .optional()?;
+    Ok(found.map(|row| ErasableRecord {
+        tenant: row.scope,
+        sequence: row.seq,
+    }))
 }

@@ -17,14 +17,14 @@ use crate::store::{
     ActivityQuery, ActivityRow, AttachmentTaker, AuditLog, AuditQuery, AuditRow, ChainPage,
     CommitLog, ConversationHeader, ConversationQuery, DeliveryQuery, DeliveryRelay, DeliverySlice,
     DeliveryStore, DocumentQuery, DocumentRow, DocumentStore, DueLanes, DueQuery, EndpointTotals,
-    EntityRead, ErasableConversation, ErasableQuery, ErasureStore, EventLog, EventPage, EventQuery,
-    FeedRow, FigureQuery, FigureSlice, FigureStore, FigureTable, FramedVersion, Generation,
-    Generations, IndexedDocument, KeptRow, Later, LinkUses, Lists, Made, MadeCell, MadeQuery,
-    MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation, OwnedDocument, ReadError,
-    RecordQuery, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots, SpentNonces, Store,
-    StoreHealth, StoreKeys, StoreMetric, Stored, StoredConversation, StoredDelivery, StoredMessage,
-    StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery, TimerStore, Unwritten, UsageQuery,
-    UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
+    EntityRead, ErasableConversation, ErasableQuery, ErasableRecord, ErasureStore, EventLog,
+    EventPage, EventQuery, FeedRow, FigureQuery, FigureSlice, FigureStore, FigureTable,
+    FramedVersion, Generation, Generations, IndexedDocument, KeptRow, Later, LinkUses, Lists, Made,
+    MadeCell, MadeQuery, MessageQuery, NodeRequests, Nodes, Nonce, OwnedConversation,
+    OwnedDocument, ReadError, RecordQuery, RevisionQuery, Rewrap, Settle, SnapshotError, Snapshots,
+    SpentNonces, Store, StoreHealth, StoreKeys, StoreMetric, Stored, StoredConversation,
+    StoredDelivery, StoredMessage, StoredPage, StoredRecord, StoredVersion, Timed, TimedQuery,
+    TimerStore, Unwritten, UsageQuery, UsageSlice, UsageStore, VersionQuery, WebhookState, Written,
 };
 use bytes::Bytes;
 use colloquy_model::caller::Tenant;
@@ -212,6 +212,12 @@ impl ErasureStore for SqliteStore {
     ) -> Later<Result<Option<StoredConversation>, ReadError>> {
         self.chores.read(ReadClass::SERVER, move |connection| {
             erasable::load(connection, conversation)
+        })
+    }
+
+    fn record_to_erase(&self, record: Subject) -> Later<Result<Option<ErasableRecord>, ReadError>> {
+        self.chores.read(ReadClass::SERVER, move |connection| {
+            erasable::record(connection, record)
         })
     }
 

@@ -21,10 +21,10 @@ use super::{erasable, erasing};
 use crate::store::digest::payload_digests;
 use crate::store::{
     AttachmentTaker, Checkpoint, CommitLog, ConversationHeader, ConversationQuery, EntityRead,
-    ErasableConversation, ErasableQuery, ErasureStore, KeptRow, Later, Lists, MessageQuery, Nodes,
-    OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle, SnapshotError, Snapshots,
-    Store, StoreHealth, StoreMetric, Stored, StoredConversation, StoredMessage, StoredPage,
-    StoredRecord,
+    ErasableConversation, ErasableQuery, ErasableRecord, ErasureStore, KeptRow, Later, Lists,
+    MessageQuery, Nodes, OwnedConversation, ReadError, RecordQuery, RevisionQuery, Settle,
+    SnapshotError, Snapshots, Store, StoreHealth, StoreMetric, Stored, StoredConversation,
+    StoredMessage, StoredPage, StoredRecord,
 };
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
@@ -241,6 +241,11 @@ impl ErasureStore for MongoStore {
     ) -> Later<Result<Option<StoredConversation>, ReadError>> {
         let collections = self.collections.clone();
         self.read(async move { erasable::load(&collections, conversation).await })
+    }
+
+    fn record_to_erase(&self, record: Subject) -> Later<Result<Option<ErasableRecord>, ReadError>> {
+        let collections = self.collections.clone();
+        self.read(async move { erasable::record(&collections, record).await })
     }
 
     fn text_bytes_of(&self, conversation: EntityNumber) -> Later<Result<i64, ReadError>> {

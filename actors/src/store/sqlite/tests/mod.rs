@@ -5,6 +5,7 @@ mod earlier_files;
 mod log_erasing;
 mod snapshots;
 mod soundness;
+mod waiting_names;
 mod writer;
 
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ pub(crate) mod account;
 pub(crate) mod answer;
 pub(crate) mod attachments;
 pub(crate) mod authority;
+pub(crate) mod azurite;
 pub(crate) mod browser;
 pub(crate) mod bucket;
 pub(crate) mod client;

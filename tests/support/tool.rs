@@ -5,13 +5,14 @@ use std::io::{self, ErrorKind};
 use std::process::{Command, Stdio};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 19] = [
+const PACKAGES: [(&str, &str); 20] = [
     ("addr2line", "build-essential"),
     ("bash", "bash"),
     ("cc", "build-essential"),
     ("chromedriver", "chromium-driver"),
     ("chromium", "chromium"),
     ("chrt", "util-linux"),
+    ("curl", "curl"),
     ("git", "git"),
     ("kill", "procps"),
     ("libfaketimeMT.so.1", "faketime"),

@@ -263,16 +263,20 @@ pub fn check(config: &Config) -> Result<bool, RunError> {
             (wrong, known)
         }
     };
-    wrong.extend(missing_bytes(config, &known)?);
+    let missing = missing_bytes(config, &known);
+    wrong.extend(missing.iter().flatten().cloned());
+    // Told also where the storage of the attachments does not answer.
     startup::report(&wrong);
-    Ok(wrong.is_empty())
+    missing.map(|_| wrong.is_empty())
 }
 
 /// What is wrong with the bytes of the attachments that a store knows.
 fn missing_bytes(config: &Config, known: &[KnownAttachment]) -> Result<Vec<Finding>, RunError> {
     let objects = config.objects.location().map_err(NotOpened::ObjectsUrl)?;
     let objects = objects.open().map_err(NotOpened::Objects)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(NotOpened::Thread)?;
     let checking = colloquy_actors::attachments::check(&objects, known);
     Ok(runtime.block_on(checking).map_err(NotOpened::Objects)?)

@@ -43,6 +43,7 @@ on_each_provider!(
     files_are_kept_in_the_bucket_and_go_with_their_message,
     encrypted_where_texts_are_nobody_is_led_to_them,
     readers_are_led_to_the_bucket_where_the_settings_say_so,
+    a_check_finds_what_is_missing_in_the_bucket_and_what_nobody_knows,
     while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes_on,
     backups_are_kept_in_the_bucket_and_restored_out_of_it,
     a_backup_without_its_bucket_is_refused_and_the_next_is_made,
@@ -161,6 +162,33 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
     assert_eq!(refused.status(), 403);
     account.live().get(&at).await.error(404, "not_found", "");
     server.term();
+}
+
+/// What `colloquy check` says, where something is wrong.
+fn found(server: &Server) -> String {
+    let check = server.check();
+    assert!(!check.status.success(), "{check:?}");
+    String::from_utf8(check.stdout).unwrap()
+}
+
+async fn a_check_finds_what_is_missing_in_the_bucket_and_what_nobody_knows(mut bucket: Bucket) {
+    let mut server = bucket.setup().start();
+    let id = uploaded(&server.account().await.test(), b"kept").await;
+    server.term();
+    server.assert_sound();
+    bucket.put("files/attachments/1/live/stray", "whose is it?");
+    let stray = "bytes of attachments have a record: attachments/1/live/stray\n";
+    assert_eq!(found(&server), stray);
+    let kept = bucket.objects();
+    let kept = kept.iter().find(|name| name.ends_with(&id)).unwrap();
+    bucket.delete(kept);
+    let both = found(&server);
+    assert!(both.contains(stray), "{both}");
+    assert!(both.contains("attachments have their bytes: attachments/"));
+    assert!(both.contains(&id), "{both}");
+    // What is known of the store is told all the same.
+    bucket.close();
+    assert_eq!(found(&server), "The store is sound.\n");
 }
 
 async fn while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes_on(

@@ -34,7 +34,8 @@ pub(crate) fn command(folder: &Path, port: u16) -> Command {
 
 /// Makes a container, given its URL.
 pub(crate) fn create(container: &str) {
-    let made = ask(&["--request", "PUT"], container, "restype=container");
+    let put = ["--request", "PUT", "--data", ""];
+    let made = ask(&put, container, "restype=container");
     made.expect("the container is made");
 }
 
@@ -54,23 +55,30 @@ pub(crate) fn content(container: &str, name: &Path) -> Option<Vec<u8>> {
     ask(&[], &format!("{container}/{}", name.display()), "")
 }
 
+/// Puts one into it.
+pub(crate) fn put(container: &str, name: &Path, content: &str) {
+    let blob = ["--header", "x-ms-blob-type: BlockBlob", "--data", content];
+    let put = [&["--request", "PUT"][..], &blob].concat();
+    ask(&put, &format!("{container}/{}", name.display()), "").expect("it is put");
+}
+
+/// Deletes one of them.
+pub(crate) fn delete(container: &str, name: &Path) {
+    let delete = ["--request", "DELETE"];
+    ask(&delete, &format!("{container}/{}", name.display()), "").expect("it is deleted");
+}
+
 /// What is answered; none where there is nothing of that name.
 fn ask(arguments: &[&str], url: &str, query: &str) -> Option<Vec<u8>> {
     let mut curl = Command::new("curl");
-    curl.args([
-        "--silent",
-        "--show-error",
-        "--header",
-        "content-length: 0",
-        "--write-out",
-        "%{stderr}%{http_code}",
-    ])
-    .args(arguments)
-    .arg(format!("{url}?{query}&{}", signature()));
+    curl.args(["--silent", "--show-error"])
+        .args(["--write-out", "%{stderr}%{http_code}"])
+        .args(arguments)
+        .arg(format!("{url}?{query}&{}", signature()));
     let answer = tool::started("curl", curl.output());
     assert!(answer.status.success(), "{url}?{query}: {answer:?}");
     match answer.stderr.as_slice() {
-        b"200" | b"201" => Some(answer.stdout),
+        b"200" | b"201" | b"202" => Some(answer.stdout),
         b"404" => None,
         _ => panic!("{url}?{query}: {answer:?}"),
     }

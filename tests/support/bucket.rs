@@ -162,6 +162,26 @@ impl Bucket {
         }
     }
 
+    /// Puts an object into it that no server has put there.
+    pub(crate) fn put(&self, name: &str, content: &str) {
+        match self.provider {
+            Provider::S3 => {
+                let path = self.folder.path().join(NAME).join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, content).unwrap();
+            }
+            Provider::Azure => azurite::put(&self.container(), Path::new(name), content),
+        }
+    }
+
+    /// Deletes one of [`Bucket::objects`].
+    pub(crate) fn delete(&self, object: &Path) {
+        match self.provider {
+            Provider::S3 => fs::remove_file(object).unwrap(),
+            Provider::Azure => azurite::delete(&self.container(), object),
+        }
+    }
+
     /// Whether its disk holds the text, to the byte; its server may be away.
     pub(crate) fn keeps(&self, text: &str) -> bool {
         !files::files_with(self.folder.path(), text).is_empty()

@@ -1,4 +1,4 @@
-//! Whether a folder of attachments has the bytes of those that the store knows, and no others.
+//! Whether where attachments are kept has the bytes of those that the store knows, and no others.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,14 @@ use crate::accounts::object_name;
 use crate::store::{Finding, KnownAttachment};
 use colloquy_objects::{ObjectError, Objects};
 
-/// What is wrong in a folder; in a bucket nothing is looked for.
+/// What is wrong there. Of uploads that were never finished nothing is seen.
 ///
 /// # Errors
-/// The folder can't be read.
+/// The folder can't be read, or the object storage does not answer or refuses.
 pub async fn check(
     objects: &Objects,
     known: &[KnownAttachment],
 ) -> Result<Vec<Finding>, ObjectError> {
-    if !objects.is_folder() {
-        return Ok(Vec::new());
-    }
     let mut left: HashMap<String, &KnownAttachment> = known
         .iter()
         .map(|one| (object_name(one.tenant, one.id), one))

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -200,6 +202,39 @@ async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others
     assert_eq!(files_with(&again.work(), &redacted), [] as [PathBuf; 0]);
     again.term();
     again.assert_sound();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_one_that_is_made_nobody_hears_meanwhile_that_it_failed() {
+    let mut server = backed_up()
+        .env("COLLOQUY__BACKUP__VERIFY", "false")
+        .env("COLLOQUY__BACKUP__KEEP", "1")
+        .start();
+    let operator = server.operator();
+    let ended_all = Arc::new(AtomicBool::new(false));
+    let watching = (0..3).map(|_| {
+        let (operator, ended_all) = (server.operator(), Arc::clone(&ended_all));
+        tokio::spawn(async move {
+            while !ended_all.load(Ordering::Relaxed) {
+                let all = operator.get("/admin/v1/backups").await.expect(200);
+                let failed = all.data().iter().find(|one| one["state"] == "failed");
+                assert_eq!(failed, None);
+            }
+        })
+    });
+    let watching: Vec<_> = watching.collect();
+    for _ in 0..30 {
+        let begun = begun(&operator).await;
+        assert_eq!(
+            ended(&operator, &begun["backup_id"]).await["state"],
+            "finished"
+        );
+    }
+    ended_all.store(true, Ordering::Relaxed);
+    for watching in watching {
+        watching.await.unwrap();
+    }
+    server.term();
 }
 
 /// A backup can't know of what is erased later: it is told who is back, and when it was begun.

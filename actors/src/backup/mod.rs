@@ -93,11 +93,37 @@ struct Shared {
     objects: Option<Objects>,
     settings: BackupSettings,
     store: Arc<dyn Store>,
-    /// The one that is being made.
-    running: Mutex<Option<Manifest>>,
+    running: Mutex<Option<Running>>,
     called: Notify,
     finished_at: AtomicI64,
     failures: AtomicU64,
+}
+
+/// The one that is being made.
+#[derive(Clone)]
+struct Running {
+    manifest: Manifest,
+    /// Whether its manifest is there: not before is it made, so that what says that it has begun can't
+    /// come behind what says how it ended.
+    is_begun: bool,
+}
+
+/// The place of the one that is being made, given back unless that has begun: whoever asks may leave
+/// before.
+struct Place<'b>(&'b Backups);
+
+impl Place<'_> {
+    fn begin(self) {
+        if let Some(running) = &mut *self.0.0.running.lock() {
+            running.is_begun = true;
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.0.running.lock().take_if(|running| !running.is_begun);
+    }
 }
 
 impl Backups {
@@ -139,20 +165,10 @@ impl Backups {
             return Err(BackupError::Unsupported);
         }
         let objects = self.objects()?;
-        self.check_none_runs()?;
         let manifest = Manifest::begin(self.store_name().await?, Timestamp::now());
+        let place = self.take_place(&manifest)?;
         manifest.put(objects).await?;
-        // From here on it is made: what says that it has begun can't come behind what says how it ended.
-        let other = {
-            let mut running = self.0.running.lock();
-            let other = running.as_ref().map(|running| running.backup_id);
-            running.get_or_insert_with(|| manifest.clone());
-            other
-        };
-        if let Some(other) = other {
-            manifest.delete(objects).await?;
-            return Err(BackupError::Running(other));
-        }
+        place.begin();
         self.0.called.notify_one();
         Ok(view(&manifest, objects))
     }
@@ -165,11 +181,11 @@ impl Backups {
         let Ok(objects) = self.objects() else {
             return Ok(Vec::new());
         };
-        let all = self.all(objects).await?;
-        Ok(all
-            .iter()
-            .map(|one| view(&self.seen(one), objects))
-            .collect())
+        let mut views = Vec::new();
+        for one in self.all(objects).await? {
+            views.push(view(&self.seen(objects, one).await?, objects));
+        }
+        Ok(views)
     }
 
     /// One of them; none where there is none.
@@ -183,7 +199,10 @@ impl Backups {
         let store = self.store_name().await?;
         match Manifest::read(objects, &backup.to_string()).await {
             Ok(manifest) if manifest.store != store => Ok(None),
-            Ok(manifest) => Ok(Some(view(&self.seen(&manifest), objects))),
+            Ok(manifest) => {
+                let seen = self.seen(objects, manifest).await?;
+                Ok(Some(view(&seen, objects)))
+            }
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -196,11 +215,22 @@ impl Backups {
         (finished_at, self.0.failures.load(Ordering::Relaxed))
     }
 
-    fn check_none_runs(&self) -> Result<(), BackupError> {
-        match &*self.0.running.lock() {
-            Some(running) => Err(BackupError::Running(running.backup_id)),
-            None => Ok(()),
+    fn take_place(&self, manifest: &Manifest) -> Result<Place<'_>, BackupError> {
+        let mut running = self.0.running.lock();
+        if let Some(running) = &*running {
+            return Err(BackupError::Running(running.manifest.backup_id));
         }
+        *running = Some(Running {
+            manifest: manifest.clone(),
+            is_begun: false,
+        });
+        Ok(Place(self))
+    }
+
+    fn running(&self, backup: BackupId) -> Option<Manifest> {
+        let running = self.0.running.lock().clone();
+        let running = running.map(|running| running.manifest);
+        running.filter(|running| running.backup_id == backup)
     }
 
     async fn all(&self, objects: &Objects) -> Result<Vec<Manifest>, BackupError> {
@@ -218,17 +248,24 @@ impl Backups {
     /// As it is: one that is being made until nothing is left to be done for it, so that whoever sees
     /// how it ended can begin the next. What says that it is being made, and is not, has ended with
     /// an earlier process.
-    fn seen(&self, manifest: &Manifest) -> Manifest {
-        let running = self.0.running.lock().clone();
-        if let Some(running) = running.filter(|one| one.backup_id == manifest.backup_id) {
-            return running;
+    async fn seen(&self, objects: &Objects, manifest: Manifest) -> Result<Manifest, ObjectError> {
+        let backup = manifest.backup_id;
+        if let Some(running) = self.running(backup) {
+            return Ok(running);
         }
-        let mut seen = manifest.clone();
+        if manifest.state != BackupState::Running {
+            return Ok(manifest);
+        }
+        // It may have ended since it was read: that is written before it leaves its place.
+        let mut seen = match Manifest::read(objects, &backup.to_string()).await {
+            Err(error) if error.is_missing() => manifest,
+            seen => seen?,
+        };
         if seen.state == BackupState::Running {
             seen.state = BackupState::Failed;
             seen.error = Some("the server ended before it was done".to_owned());
         }
-        seen
+        Ok(seen)
     }
 
     /// Makes those that are asked for and those that are due.
@@ -244,10 +281,12 @@ impl Backups {
         loop {
             let asked = self.0.running.lock().clone();
             match asked {
-                Some(manifest) => self.make(&maker, manifest).await,
+                Some(running) if running.is_begun => self.make(&maker, running.manifest).await,
+                Some(_) => {}
                 None => self.begin_if_due(objects).await,
             }
-            if self.0.running.lock().is_none() {
+            let is_asked = |running: &Running| running.is_begun;
+            if !self.0.running.lock().as_ref().is_some_and(is_asked) {
                 // Either somebody asks for one, or it looks by itself.
                 let patience = self.0.settings.every.unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
                 let _ = tokio::time::timeout(patience, self.0.called.notified()).await;
@@ -262,6 +301,13 @@ impl Backups {
         let at = done.and_then(|one| one.finished_at);
         let seconds = at.map_or(0, Timestamp::unix_seconds);
         self.0.finished_at.store(seconds, Ordering::Relaxed);
+    }
+
+    async fn latest(&self, objects: &Objects) -> Result<Option<Manifest>, BackupError> {
+        match self.all(objects).await?.into_iter().next() {
+            Some(latest) => Ok(Some(self.seen(objects, latest).await?)),
+            None => Ok(None),
+        }
     }
 
     async fn make(&self, maker: &Maker<'_>, mut manifest: Manifest) {
@@ -296,8 +342,8 @@ impl Backups {
         let Some(every) = self.0.settings.every else {
             return;
         };
-        let latest = match self.all(objects).await {
-            Ok(all) => all.first().map(|latest| self.seen(latest)),
+        let latest = match self.latest(objects).await {
+            Ok(latest) => latest,
             Err(error) => {
                 tracing::warn!(%error, "where backups are kept can't be read");
                 return;

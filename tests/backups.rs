@@ -204,6 +204,21 @@ async fn what_was_acknowledged_before_a_backup_began_is_in_it_whole_while_others
     again.assert_sound();
 }
 
+#[tokio::test]
+async fn nobody_else_on_the_machine_reads_one_wherever_it_lies() {
+    let mut server = backed_up().start();
+    let backups = server.work().join("backups");
+    // As an operator has made it.
+    fs::set_permissions(&backups, fs::Permissions::from_mode(0o755)).unwrap();
+    let made = made(&server.operator()).await;
+    let folder = backups.join(made["backup_id"].as_str().unwrap());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let files = ["manifest.json", "colloquy.db.zst", "colloquy.db.key"];
+    assert_eq!(files.map(|file| mode(&folder.join(file))), [0o600; 3]);
+    server.term();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_one_that_is_made_nobody_hears_meanwhile_that_it_failed() {
     let mut server = backed_up()

@@ -92,7 +92,8 @@ impl Maker<'_> {
             .await?;
         if file.has_key {
             let key = BASE64_STANDARD.encode(keys.present().bytes());
-            self.objects.put(&manifest.named(KEY), key.into()).await?;
+            let name = manifest.named(KEY);
+            self.objects.put_secret(&name, key.into()).await?;
         }
         self.aside(move || remove_large(&packed)).await?;
         manifest.file = Some(file);

@@ -87,7 +87,7 @@ impl Manifest {
     /// What is kept may be as it was before.
     pub(super) async fn put(&self, objects: &Objects) -> Result<(), ObjectError> {
         let content: Bytes = json::bytes(self);
-        objects.put(&self.named(NAME), content).await
+        objects.put_secret(&self.named(NAME), content).await
     }
 
     /// Deletes the backup, and last what says that it is there.

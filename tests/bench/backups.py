@@ -1,17 +1,15 @@
 """Messages beside backups of the embedded store: how much later they are answered."""
 
 import json
-import os
 import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import load
-from crowd import Crowd
+from beside import MESSAGES_PER_SECOND, Beside, told
 from servers import OPERATOR, Colloquy
 
-MESSAGES_PER_SECOND = 500
 # The figure is small beside what a busy machine adds.
 ROUNDS = 9
 
@@ -46,36 +44,14 @@ class Backups:
                               self.folder / "backups.customers", lambda: server.total("customers"))
         ids = load.make(server, "create", customers, self.conversations, self.folder / "backups.conversations",
                         lambda: server.total("conversations"))
-        # Clients are elsewhere, as a rule: these keep off the last core.
-        crowd = Crowd(server, sorted(os.sched_getaffinity(0))[:-1])
+        messages = Beside(server, ids, self.seconds)
         try:
-            self.paced(crowd, ids)
-            alone, beside, took = [], [], []
-            for number in range(ROUNDS):
-                for with_backups in [False, True] if number % 2 == 0 else [True, False]:
-                    backing_up = BackingUp(server) if with_backups else None
-                    (beside if with_backups else alone).append(self.paced(crowd, ids))
-                    if backing_up:
-                        took.extend(backing_up.end())
-            self.tell(alone, beside, took)
+            alone, beside, took = messages.compare(ROUNDS, lambda: BackingUp(server))
         finally:
-            crowd.end()
-
-    def paced(self, crowd, ids):
-        crowd.ask("clear")
-        crowd.send(ids, MESSAGES_PER_SECOND, MESSAGES_PER_SECOND * self.seconds)
-        return crowd.ask("seen")["answer"]
-
-    def tell(self, alone, beside, took):
-        told = []
-        for part in ("p50", "p99", "max"):
-            medians = [statistics.median(run[part] for run in runs) for runs in (alone, beside)]
-            every = ["/".join(f"{run[part]:.1f}" for run in runs) for runs in (alone, beside)]
-            told.append(f"{part} {medians[0]:.2f} ms ({every[0]}), beside backups {medians[1]:.2f} ms ({every[1]}), "
-                        f"{medians[1] / medians[0] - 1:+.0%}")
+            messages.end()
         self.note(f"- {MESSAGES_PER_SECOND} messages/s to 64 conversations of {self.conversations:,}, {len(took)} backups of "
-                  f"{self.server.stored_bytes() / 1e6:,.0f} MB beside them, each made and verified in "
-                  f"{statistics.median(took):.1f} s: {'; '.join(told)} (target: the p99 changes by ≤ 10 %)")
+                  f"{server.stored_bytes() / 1e6:,.0f} MB beside them, each made and verified in "
+                  f"{statistics.median(took):.1f} s: {told(alone, beside, 'backups')}")
 
 
 class BackingUp:
@@ -83,6 +59,8 @@ class BackingUp:
 
     def __init__(self, server):
         self.server, self.ended = server, threading.Event()
+
+    def start(self):
         self.running = ThreadPoolExecutor(1).submit(self.run)
 
     def end(self):

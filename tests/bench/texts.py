@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
 import load
-from crowd import Crowd
+from beside import MESSAGES_PER_SECOND, Beside, told
 from servers import ROOT, Colloquy
 
 # Name, lines, edits, times. Half of the edits on either side.
@@ -25,7 +25,6 @@ LARGEST_LINES, LARGEST_EDITS, LARGEST_SIDES = 160_000, 500, 12
 VERSIONS = 1_000
 MARKDOWN_BYTES = 100_000
 READ_ROUNDS = 3
-MESSAGES_PER_SECOND = 500
 # The figure is small beside what a busy machine adds.
 BESIDE_ROUNDS = 7
 # A slot of so many lines takes at most one edit: merges find no conflict.
@@ -263,49 +262,21 @@ class Texts:
         server = self.server
         customers = load.make(server, "create_customer", None, 50, self.folder / "texts.customers",
                               lambda: server.total("customers"))
-        self.ids = load.make(server, "create", customers, 64, self.folder / "texts.conversations",
-                             lambda: server.total("conversations"))
-        # Clients are elsewhere, as a rule: these keep off the last core, which is where merges are computed.
-        cores = sorted(os.sched_getaffinity(0))
-        self.crowd = Crowd(server, cores[:-1])
+        ids = load.make(server, "create", customers, 64, self.folder / "texts.conversations",
+                        lambda: server.total("conversations"))
+        messages = Beside(server, ids, self.seconds)
         try:
-            alone, beside, merges = [], [], []
             texts = self.edited(LARGEST_LINES, LARGEST_EDITS, LARGEST_SIDES)
-            self.paced()
-            for number in range(BESIDE_ROUNDS):
-                for with_merges in [False, True] if number % 2 == 0 else [True, False]:
-                    if with_merges:
-                        merging = Merging(server, texts)
-                        self.settle()
-                        merging.start()
-                        beside.append(self.paced())
-                        merges.extend(merging.end())
-                    else:
-                        self.settle()
-                        alone.append(self.paced())
-            self.tell_beside(alone, beside, merges)
+            alone, beside, merges = messages.compare(BESIDE_ROUNDS, lambda: Merging(server, texts), self.settle)
         finally:
-            self.crowd.end()
+            messages.end()
+        self.note(f"- {MESSAGES_PER_SECOND} messages/s to 64 conversations, {len(merges)} merges of 8 MiB beside them, each in "
+                  f"{statistics.median(merges):.0f} ms: {told(alone, beside, 'merges')}")
 
     def settle(self):
         """Until the search has taken in what was written."""
         while self.server.status("/api/v1/documents?q=" + urllib.parse.quote(self.words[0])) != 200:
             pass
-
-    def paced(self):
-        self.crowd.ask("clear")
-        self.crowd.send(self.ids, MESSAGES_PER_SECOND, MESSAGES_PER_SECOND * self.seconds)
-        return self.crowd.ask("seen")["answer"]
-
-    def tell_beside(self, alone, beside, merges):
-        told = []
-        for part in ("p50", "p99", "max"):
-            medians = [statistics.median(run[part] for run in runs) for runs in (alone, beside)]
-            every = ["/".join(f"{run[part]:.1f}" for run in runs) for runs in (alone, beside)]
-            told.append(f"{part} {medians[0]:.2f} ms ({every[0]}), beside merges {medians[1]:.2f} ms ({every[1]}), "
-                        f"{medians[1] / medians[0] - 1:+.0%}")
-        self.note(f"- {MESSAGES_PER_SECOND} messages/s to 64 conversations, {len(merges)} merges of 8 MiB beside them, each in "
-                  f"{statistics.median(merges):.0f} ms: {'; '.join(told)} (target: the p99 changes by ≤ 10 %)")
 
 
 class Merging:

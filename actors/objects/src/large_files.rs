@@ -20,7 +20,7 @@ pub struct SyncedWriter {
 }
 
 impl SyncedWriter {
-    /// Writes to this file.
+    /// Goes on writing where this file stands.
     #[must_use]
     pub fn new(file: File) -> Self {
         SyncedWriter { file, unsynced: 0 }
@@ -52,7 +52,7 @@ impl Write for SyncedWriter {
     }
 }
 
-/// Removes a file that nobody reads any more, from its end. To free all of a large one takes a file
+/// Removes a file that nobody reads any more, from its end on. To free all of a large one takes a file
 /// system tens of milliseconds, more where it tells the disk (`discard`), in which it syncs nothing.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ mod location;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
@@ -359,21 +359,11 @@ fn write_secret(path: &FilePath, content: &[u8]) -> io::Result<()> {
 
 /// Copies a file of this machine; gives its length.
 fn copy_file(from: &FilePath, to: &FilePath) -> io::Result<u64> {
-    let mut from = std::fs::File::open(from)?;
+    let from = std::fs::File::open(from)?;
+    let mut from = io::BufReader::with_capacity(UNSYNCED_MAX, from);
     put_beside(to, |file| {
         let mut to = SyncedWriter::new(file);
-        // Not by `io::copy`, which hands the whole file to the kernel where it can.
-        let mut piece = vec![0; UNSYNCED_MAX];
-        let mut bytes = 0;
-        loop {
-            match from.read(&mut piece)? {
-                0 => break,
-                read => {
-                    to.write_all(piece.get(..read).unwrap_or_default())?;
-                    bytes += read as u64;
-                }
-            }
-        }
+        let bytes = io::copy(&mut from, &mut to)?;
         to.finish()?;
         Ok(bytes)
     })

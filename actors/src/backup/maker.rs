@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use colloquy_model::position::Position;
 use colloquy_objects::{ObjectError, Objects, remove_large};
-use colloquy_runtime::{cores, private_file};
+use colloquy_runtime::{offload, private_file};
 
 /// Between two syncs of the copy: some megabytes.
 const SYNC_EVERY: Duration = Duration::from_millis(20);
@@ -147,15 +147,8 @@ impl Maker<'_> {
         };
         let Fetched { database } = fetch(self.objects, manifest, &folder, keys).await?;
         let restored = database.clone();
-        let checked = tokio::task::spawn_blocking(move || {
-            let _pin = cores::pin_to_batch_cores();
-            sqlite::check(&database)
-        });
-        let checked = checked.await;
-        let findings = match checked {
-            Ok(checked) => checked.map_err(RestoreError::Open)?,
-            Err(panic) => return Err(self.failed(io::Error::other(panic))),
-        };
+        let check = move || Ok(sqlite::check(&database));
+        let findings = self.aside(check).await?.map_err(RestoreError::Open)?;
         self.aside(move || remove_large(&restored)).await?;
         match findings.first() {
             None => Ok(()),
@@ -198,12 +191,8 @@ impl Maker<'_> {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, MakeError> {
-        let done = tokio::task::spawn_blocking(move || {
-            let _pin = cores::pin_to_batch_cores();
-            work()
-        });
-        let done = done.await;
-        let done = done.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        let done = offload::run_on_batch_cores((), work).await;
+        let done = done.unwrap_or_else(|| Err(io::Error::other("it panicked")));
         done.map_err(|error| self.failed(error))
     }
 }

@@ -108,11 +108,11 @@ struct Running {
     is_begun: bool,
 }
 
-/// The place of the one that is being made, given back unless that has begun: whoever asks may leave
-/// before.
-struct Place<'b>(&'b Backups);
+/// That the next backup is this caller's to begin: nobody else begins one meanwhile. It lapses when a
+/// caller leaves who has not begun it.
+struct Reservation<'b>(&'b Backups);
 
-impl Place<'_> {
+impl Reservation<'_> {
     fn begin(self) {
         if let Some(running) = &mut *self.0.0.running.lock() {
             running.is_begun = true;
@@ -120,7 +120,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.0.0.running.lock().take_if(|running| !running.is_begun);
     }
@@ -166,9 +166,9 @@ impl Backups {
         }
         let objects = self.objects()?;
         let manifest = Manifest::begin(self.store_name().await?, Timestamp::now());
-        let place = self.take_place(&manifest)?;
+        let reservation = self.reserve(&manifest)?;
         manifest.put(objects).await?;
-        place.begin();
+        reservation.begin();
         self.0.called.notify_one();
         Ok(view(&manifest, objects))
     }
@@ -215,7 +215,7 @@ impl Backups {
         (finished_at, self.0.failures.load(Ordering::Relaxed))
     }
 
-    fn take_place(&self, manifest: &Manifest) -> Result<Place<'_>, BackupError> {
+    fn reserve(&self, manifest: &Manifest) -> Result<Reservation<'_>, BackupError> {
         let mut running = self.0.running.lock();
         if let Some(running) = &*running {
             return Err(BackupError::Running(running.manifest.backup_id));
@@ -224,13 +224,20 @@ impl Backups {
             manifest: manifest.clone(),
             is_begun: false,
         });
-        Ok(Place(self))
+        Ok(Reservation(self))
     }
 
     fn running(&self, backup: BackupId) -> Option<Manifest> {
         let running = self.0.running.lock().clone();
         let running = running.map(|running| running.manifest);
         running.filter(|running| running.backup_id == backup)
+    }
+
+    /// The one that is to be made.
+    fn begun(&self) -> Option<Manifest> {
+        let running = self.0.running.lock().clone();
+        let begun = running.filter(|running| running.is_begun);
+        begun.map(|running| running.manifest)
     }
 
     async fn all(&self, objects: &Objects) -> Result<Vec<Manifest>, BackupError> {
@@ -256,7 +263,7 @@ impl Backups {
         if manifest.state != BackupState::Running {
             return Ok(manifest);
         }
-        // It may have ended since it was read: that is written before it leaves its place.
+        // It may have ended since it was read: that is written before it counts as running no more.
         let mut seen = match Manifest::read(objects, &backup.to_string()).await {
             Err(error) if error.is_missing() => manifest,
             seen => seen?,
@@ -279,14 +286,11 @@ impl Backups {
         maker.clear();
         self.remember_latest(objects).await;
         loop {
-            let asked = self.0.running.lock().clone();
-            match asked {
-                Some(running) if running.is_begun => self.make(&maker, running.manifest).await,
-                Some(_) => {}
+            match self.begun() {
+                Some(manifest) => self.make(&maker, manifest).await,
                 None => self.begin_if_due(objects).await,
             }
-            let is_asked = |running: &Running| running.is_begun;
-            if !self.0.running.lock().as_ref().is_some_and(is_asked) {
+            if self.begun().is_none() {
                 // Either somebody asks for one, or it looks by itself.
                 let patience = self.0.settings.every.unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
                 let _ = tokio::time::timeout(patience, self.0.called.notified()).await;
@@ -342,6 +346,10 @@ impl Backups {
         let Some(every) = self.0.settings.every else {
             return;
         };
+        // Somebody has just asked for one.
+        if self.0.running.lock().is_some() {
+            return;
+        }
         let latest = match self.latest(objects).await {
             Ok(latest) => latest,
             Err(error) => {

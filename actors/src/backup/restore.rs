@@ -10,7 +10,7 @@ use crate::sealing::{GivenKeys, SealedFileError};
 use crate::store::{Finding, sqlite};
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, NotALocation, ObjectError, Objects, remove_large};
-use colloquy_runtime::{cores, private_file};
+use colloquy_runtime::{offload, private_file};
 
 /// Why nothing was restored.
 #[derive(Debug, thiserror::Error)]
@@ -125,8 +125,7 @@ pub(super) async fn fetch(
         .await?;
     let is_sealed = file.sealed_under.is_some();
     let (expected, from, to) = (file.sha256.clone(), packed.clone(), unpacked.clone());
-    let opened = tokio::task::spawn_blocking(move || {
-        let _pin = cores::pin_to_batch_cores();
+    let opened = offload::run_on_batch_cores((), move || {
         if packing::sha256(&from).map_err(SealedFileError::Read)? != expected {
             return Err(RestoreError::Damaged);
         }
@@ -134,7 +133,7 @@ pub(super) async fn fetch(
     });
     opened
         .await
-        .map_err(|panic| here(io::Error::other(panic)))??;
+        .unwrap_or_else(|| Err(here(io::Error::other("it panicked"))))?;
     if file.has_key {
         let key = objects.get(&manifest.named(KEY)).await?;
         let path = folder.join(KEY);

@@ -18,6 +18,7 @@ use colloquy_model::bounds::Bounds;
 use colloquy_model::caller::Tenant;
 use colloquy_model::id::{DocumentId, VersionId};
 use colloquy_model::page::{Page, Paging};
+use colloquy_model::time::Timestamp;
 use colloquy_runtime::offload::Effort;
 use colloquy_runtime::{AskError, LoadError};
 use serde::Serialize;
@@ -77,23 +78,22 @@ impl Documents {
         meta: CommandMeta,
         name: VersionName,
     ) -> Result<Answer, Failure> {
-        self.version_where(id, meta, (name, |_: &_, _: &_| true))
-            .await
+        self.version_since(id, meta, (name, None)).await
     }
 
-    /// The same, where what is found is one that may be shown.
-    pub(super) async fn version_where(
+    /// The same, where an instant is given only of one that was the head then or later.
+    pub(super) async fn version_since(
         &self,
         id: DocumentId,
         meta: CommandMeta,
-        (name, may_be_shown): (
-            VersionName,
-            impl FnOnce(&DocumentSnapshot, &StoredVersion) -> bool,
-        ),
+        (name, head_since): (VersionName, Option<Timestamp>),
     ) -> Result<Answer, Failure> {
         let tenant = meta.caller.tenant;
-        let versions = vec![name];
-        let seen = self.ask(id, meta, ReadDocument { versions }).await?;
+        let read = ReadDocument {
+            versions: vec![name],
+            head_since,
+        };
+        let seen = self.ask(id, meta, read).await?;
         let found = seen
             .versions
             .first()
@@ -113,9 +113,6 @@ impl Documents {
         } = read
             .pop()
             .ok_or_else(|| AskError::impossible("to a version that was asked for"))?;
-        if !may_be_shown(&seen, &stored) {
-            return Err(AskError::Refused(DocumentError::NotFound));
-        }
         let parents = self.parents(tenant, id, &stored).await?;
         let written = permit.run(move || {
             let (content, _) = unpack(&frames, wanted.document, found.number)?;
@@ -157,7 +154,11 @@ impl Documents {
     ) -> Result<Bytes, Failure> {
         let versions = asked.from.iter().chain(asked.to.iter()).cloned().collect();
         let tenant = meta.caller.tenant;
-        let seen = self.ask(id, meta, ReadDocument { versions }).await?;
+        let read = ReadDocument {
+            versions,
+            ..ReadDocument::default()
+        };
+        let seen = self.ask(id, meta, read).await?;
         let numbers = asked.numbers(&seen)?;
         let wanted = ContentQuery {
             document: Document::subject(id),

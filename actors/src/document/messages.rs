@@ -220,6 +220,8 @@ pub struct ChangeCollaborator {
 pub struct ReadDocument {
     /// Versions to look up beside the head.
     pub versions: Vec<VersionName>,
+    /// Of these only those that were the head at this instant or later.
+    pub head_since: Option<Timestamp>,
 }
 
 /// Lists the collaborators, newest first.

@@ -165,7 +165,11 @@ impl Documents {
     ) -> Result<Answer, Failure> {
         let tenant = meta.caller.tenant;
         let versions = version.iter().cloned().collect();
-        let seen = self.ask(id, meta, ReadDocument { versions }).await?;
+        let read = ReadDocument {
+            versions,
+            ..ReadDocument::default()
+        };
+        let seen = self.ask(id, meta, read).await?;
         let shown = match version {
             Some(_) => {
                 let named = seen.versions.first().copied().flatten();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::access::{DocumentRole, Requester};
 use super::messages::{
-    AddShare, CommandMeta, CreateShare, DocumentError, DocumentSnapshot, ListShares, OpenShare,
-    OpenedShare, UseShare, VersionName,
+    AddShare, CommandMeta, CreateShare, DocumentError, ListShares, OpenShare, OpenedShare,
+    UseShare, VersionName,
 };
 use super::refusal::Failure;
 use super::service::Documents;
@@ -16,7 +16,7 @@ use super::share_terms::{new_token, token_hash};
 use crate::passwords::{
     HashClaim, HashPermit, NoHashPermit, TooManyTries, hash_password, password_fits,
 };
-use crate::store::{OwnedDocument, StoredVersion};
+use crate::store::OwnedDocument;
 use colloquy_model::answer::Answer;
 use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::id::{DocumentId, ShareId, VersionId};
@@ -196,15 +196,8 @@ impl Documents {
         meta: CommandMeta,
         version: VersionId,
     ) -> Result<Answer, Failure> {
-        let made = link.share.created_at();
-        // The main branch has no name in the store.
-        let is_shared = move |seen: &DocumentSnapshot, stored: &StoredVersion| {
-            let was_head = stored.branch.is_empty() && stored.id.created_at() > made;
-            seen.head.number == stored.number || was_head
-        };
-        let name = VersionName::Id(version);
-        self.version_where(link.document, meta, (name, is_shared))
-            .await
+        let shared = (VersionName::Id(version), Some(link.share.created_at()));
+        self.version_since(link.document, meta, shared).await
     }
 
     async fn check_password(

@@ -321,6 +321,18 @@ impl Live {
             .map(|node| node.number)
     }
 
+    /// Whether a version was the head at an instant or later.
+    pub(super) fn was_head_since(&self, number: u64, since: Timestamp) -> bool {
+        let on_main = |node: &&StoredVersion| node.branch.is_empty();
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        let behind = self.versions.get(place..).unwrap_or_default();
+        self.node(number).as_ref().is_some_and(on_main)
+            && behind
+                .iter()
+                .find(on_main)
+                .is_none_or(|next| next.id.created_at() > since)
+    }
+
     /// Whether it is the newest version of its branch.
     pub(super) fn is_tip(&self, number: u64) -> bool {
         let Some(node) = self.node(number) else {

@@ -119,7 +119,13 @@ impl DocumentRequest for ReadDocument {
             role,
             head: live.found(live.facts.head),
             versions: names
-                .map(|name| live.version(name).map(|number| live.found(number)))
+                .map(|name| {
+                    let number = live.version(name).filter(|number| {
+                        let since = self.head_since;
+                        since.is_none_or(|since| live.was_head_since(*number, since))
+                    });
+                    number.map(|number| live.found(number))
+                })
                 .collect(),
         })))
     }

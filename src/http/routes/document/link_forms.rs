@@ -289,10 +289,11 @@ async fn moved_on(
 ) -> Result<Next, Problem> {
     let documents = &call.app.system.documents;
     let meta = || link.meta(&call.caller.actor);
-    let versions = vec![VersionName::Id(base)];
-    let snapshot = documents
-        .ask(link.document, meta(), ReadDocument { versions })
-        .await?;
+    let read = ReadDocument {
+        versions: vec![VersionName::Id(base)],
+        ..ReadDocument::default()
+    };
+    let snapshot = documents.ask(link.document, meta(), read).await?;
     let found = snapshot.versions.first().copied().flatten();
     let from =
         found.ok_or_else(|| Problem::invalid("base", "must be a version of this document"))?;

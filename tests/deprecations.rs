@@ -226,4 +226,11 @@ fn what_can_not_be_deprecated_stops_the_start() {
         }
         assert!(!folder.path().join("data").exists(), "{change}");
     }
+    let twice = format!("{0}{0}", entry("link = \"https://docs.example/\""));
+    let folder = tempfile::TempDir::new().unwrap();
+    let (status, output) = Setup::default().config(&twice).refused_in(folder.path());
+    assert_eq!(status.code(), Some(2), "{output}");
+    for name in ["deprecations[1].route", "twice"] {
+        assert!(output.contains(name), "no {name}: {output}");
+    }
 }

@@ -320,3 +320,172 @@ fn a_file_of_a_secret_that_can_not_be_used_is_named() {
         "{shown}"
     );
 }
+
+/// Settings with a secret where none is expected, and what must be told of the mistake.
+const MISPLACED: [(&str, &str); 12] = [
+    ("[admin]\ntokn = \"SECRET\"\n", "admin.token"),
+    ("[admn]\ntoken = \"SECRET\"\n", "admin"),
+    (
+        "[admin]\noperator_password = \"SECRET\"\n",
+        "admin.operator_password",
+    ),
+    (
+        "[objects]\nsecret_access_key = \"SECRET\"\n",
+        "objects.secret_access_key",
+    ),
+    ("[tls]\nkee = \"SECRET\"\n", "tls.key"),
+    ("[tls]\nkey = \"SECRET\\nno key\"\n", "tls.key"),
+    (
+        "[store]\nurl = \"mongodb://grace:SECRET@db\"\n",
+        "store.uri",
+    ),
+    ("[admin]\ntoken = [\"SECRET\"]\n", "admin.token"),
+    ("admin = \"SECRET\"\n", "admin"),
+    ("[admin]\ntoken = SECRET\n", "token"),
+    ("[admin]\ntoken = \"SECRET\n", "token"),
+    (
+        "[traces]\nendpoint = \"https://grace:SECRET@otel\"\n",
+        "traces.endpoint",
+    ),
+];
+
+#[test]
+fn no_mistake_tells_a_secret() {
+    let secret = "op_x3cr3tOfTheOperators";
+    for (mistake, named) in MISPLACED {
+        let folder = folder(&mistake.replace("SECRET", secret));
+        for command in ["check", "show"] {
+            let refused = config(command, folder.path(), &[]);
+            assert_eq!(refused.status.code(), Some(2), "{mistake}");
+            let complaint = complaint(&refused);
+            assert!(complaint.contains(named), "{mistake}: {complaint}");
+            assert!(!complaint.contains(secret), "{mistake}: {complaint}");
+        }
+    }
+    for name in [
+        "ADMIN__TOKE",
+        "TOKEN",
+        "ENCRYPTION__MASTERKEY",
+        "SHARED_CACHES__PURGE_HEADR",
+    ] {
+        let name = format!("COLLOQUY__{name}");
+        let refused = config("check", folder("").path(), &[(&name, secret)]);
+        assert_eq!(refused.status.code(), Some(2), "{name}");
+        let complaint = complaint(&refused);
+        assert!(complaint.contains(&name), "{complaint}");
+        assert!(!complaint.contains(secret), "{complaint}");
+    }
+}
+
+#[test]
+fn urls_are_shown_without_what_lets_somebody_in() {
+    let variables = [
+        (
+            "COLLOQUY__SHARED_CACHES__PURGE_URL",
+            "https://cdn.example/purge?token=p4ssw0rd&p4ssw0rd",
+        ),
+        ("COLLOQUY__SHARED_CACHES__LINK_SECONDS", "10"),
+        (
+            "COLLOQUY__SHARED_CACHES__PURGE_HEADER",
+            "Key: a://p4ssw0rd@x",
+        ),
+        (
+            "COLLOQUY__STORE__URI",
+            "mongodb://db.example/?tls=true&authMechanismProperties=AWS_SESSION_TOKEN:p4ssw0rd",
+        ),
+    ];
+    let shown = printed(&config("show", folder("").path(), &variables));
+    for line in [
+        "purge_url = \"https://cdn.example/purge?token=(not shown)&(not shown)\" # COLLOQUY__SHARED_CACHES__PURGE_URL",
+        "purge_header = \"(not shown)\" # COLLOQUY__SHARED_CACHES__PURGE_HEADER",
+        "uri = \"mongodb://db.example/?tls=true&authMechanismProperties=(not shown)\" # COLLOQUY__STORE__URI",
+    ] {
+        assert!(shown.lines().any(|one| one == line), "no {line}: {shown}");
+    }
+    assert!(!shown.contains("p4ssw0rd"), "{shown}");
+}
+
+/// Values of the right type with which no server can work, each by its variable, and the setting that
+/// is named.
+const NOT_MEANT: [(&str, &str); 30] = [
+    ("BACKUP__URL", "file:data/objects"),
+    ("BACKUP__URL", "file:data/../data/objects/"),
+    ("BACKUP__URL", "file:data"),
+    ("BACKUP__URL", "file:."),
+    ("BACKUP__URL", "file:/"),
+    ("BACKUP__EVERY_HOURS", "1e-7"),
+    ("BACKUP__ENDPOINT", "http://grace:hopper@s3.example"),
+    ("BACKUP__ENDPOINT", "http://"),
+    ("OBJECTS__ENDPOINT", "https://s3.example?x=y"),
+    ("SERVER__PUBLIC_URL", "http://x?y"),
+    ("SERVER__PUBLIC_URL", "http://grace:hopper@x"),
+    ("SERVER__PUBLIC_URL", "http://x/path"),
+    ("SERVER__PUBLIC_URL", "http://x/"),
+    ("SERVER__PUBLIC_URL", "http://x#y"),
+    ("SERVER__PUBLIC_URL", "https://"),
+    ("SERVER__PUBLIC_URL", "https://x y"),
+    ("SERVER__PUBLIC_URL", "ftp://x"),
+    ("SERVER__PUBLIC_URL", "https://X.example"),
+    ("SERVER__REGION", "-"),
+    ("SERVER__REGION", "eu-"),
+    ("LIMITS__MAX_ATTACHMENT_BYTES", "0"),
+    ("LIMITS__MAX_ATTACHMENT_BYTES", "9000000000000000000"),
+    ("SECURITY_HEADERS__STRICT_TRANSPORT_SECURITY", "bogus"),
+    ("SECURITY_HEADERS__STRICT_TRANSPORT_SECURITY", "max-age=x"),
+    (
+        "SECURITY_HEADERS__STRICT_TRANSPORT_SECURITY",
+        "max-age=1, preload",
+    ),
+    (
+        "SHARED_CACHES__PURGE_URL",
+        "https://grace:hopper@cdn.example",
+    ),
+    ("TRACES__ENDPOINT", "https://grace:hopper@otel.example"),
+    ("TRACES__ENDPOINT", "https://otel.example?x=y"),
+    (
+        "TLS__ACME__DIRECTORY",
+        "https://grace:hopper@acme.example/dir",
+    ),
+    ("TLS__ACME__DIRECTORY", "https:///dir?a b"),
+];
+
+#[test]
+fn values_that_no_server_can_work_with_are_refused_by_name() {
+    for (name, value) in NOT_MEANT {
+        let variable = format!("COLLOQUY__{name}");
+        let refused = config("check", folder("").path(), &[(&variable, value)]);
+        let complaint = complaint(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{name} = {value}");
+        let key = name.to_lowercase().replace("__", ".");
+        assert!(complaint.contains(&format!("`{key}`")), "{complaint}");
+    }
+    for (name, value) in [
+        ("BACKUP__URL", "file:data/backups"),
+        ("BACKUP__URL", "s3://bucket/backups"),
+        ("BACKUP__EVERY_HOURS", "0.5"),
+        ("SERVER__PUBLIC_URL", "http://[::1]:8080"),
+        ("SERVER__REGION", "eu-central-1"),
+        (
+            "SECURITY_HEADERS__STRICT_TRANSPORT_SECURITY",
+            "max-age=31536000; includeSubDomains",
+        ),
+    ] {
+        let variable = format!("COLLOQUY__{name}");
+        printed(&config("check", folder("").path(), &[(&variable, value)]));
+    }
+    let buckets = |backups| {
+        let objects = ("COLLOQUY__OBJECTS__URL", "s3://bucket/files");
+        config(
+            "check",
+            folder("").path(),
+            &[objects, ("COLLOQUY__BACKUP__URL", backups)],
+        )
+    };
+    printed(&buckets("s3://bucket/file"));
+    for holds in ["s3://bucket", "s3://bucket/files"] {
+        assert!(
+            complaint(&buckets(holds)).contains("`backup.url`"),
+            "{holds}"
+        );
+    }
+}

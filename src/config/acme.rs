@@ -5,7 +5,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use colloquy_objects::{Location, NotALocation};
 use rustls::pki_types::DnsName;
 
-use super::checks::{Wrong, check_endpoint, wrong};
+use super::addresses::{check_endpoint, check_web_url};
+use super::checks::{Wrong, wrong};
 use super::sections::Acme;
 
 /// The most names that settings list.
@@ -37,13 +38,10 @@ impl Acme {
             let right = format!("must be at most {DOMAINS_MAX}");
             wrong("tls.acme.domains", &right)?;
         }
-        let is_directory = self.directory.strip_prefix("https://").is_some_and(|rest| {
-            let host = rest.split('/').next().unwrap_or_default();
-            !host.is_empty() && !rest.contains(char::is_whitespace)
-        });
-        if !is_directory {
+        if !self.directory.starts_with("https://") {
             wrong("tls.acme.directory", "must be an https:// URL")?;
         }
+        check_web_url("tls.acme.directory", &self.directory)?;
         let is_contact = |uri: &String| uri.starts_with("mailto:") && uri.contains('@');
         if !self.contact.iter().all(is_contact) {
             let right = "must be a list of addresses such as \"mailto:ops@example.com\"";

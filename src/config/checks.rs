@@ -1,6 +1,7 @@
 //! What must hold among the values of config.toml that their types can't say: bounds, and how values
 //! go together.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
@@ -10,9 +11,11 @@ use colloquy_actors::accounts::MONTHLY_QUOTA_MAX;
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource};
 use colloquy_model::origin::is_origin;
+use colloquy_objects::FILE_BYTES_MAX;
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
+use super::addresses::{check_endpoint, check_places, check_web_url};
 use super::sections::{
     Backup, Config, Deprecation, Domains, Encryption, Issuer, OAuth, Objects, Server, SharedCaches,
     StoreKind, Tls, Traces, Webhooks,
@@ -23,6 +26,9 @@ const YEAR_SECONDS: f64 = 31_536_000.0;
 
 /// The longest that shared caches may keep what a share link opens: a day.
 const LINK_SECONDS_MAX: u32 = 86_400;
+
+/// The shortest time from one scheduled backup to the next.
+const EVERY_HOURS_MIN: f64 = 0.0001;
 
 /// Characters of a region's name.
 const REGION_CHARS_MAX: usize = 32;
@@ -46,25 +52,16 @@ impl Objects {
     }
 }
 
-/// The address of a service of object storage; empty, the provider's own.
-pub(super) fn check_endpoint(key: &str, endpoint: &str) -> Result<(), Wrong> {
-    let is_http = ["http://", "https://"]
-        .iter()
-        .any(|scheme| endpoint.starts_with(scheme));
-    if !endpoint.is_empty() && !is_http {
-        wrong(key, "must be an http:// or https:// URL, or empty")?;
-    }
-    Ok(())
-}
-
 impl Backup {
     fn check(&self) -> Result<(), Wrong> {
         if let Err(error) = self.location() {
             wrong("backup.url", &error.to_string())?;
         }
         check_endpoint("backup.endpoint", &self.endpoint)?;
-        if !(0.0..=87_600.0).contains(&self.every_hours) {
-            wrong("backup.every_hours", "must be at least 0 and at most 87600")?;
+        let hours = self.every_hours;
+        if hours != 0.0 && !(EVERY_HOURS_MIN..=87_600.0).contains(&hours) {
+            let right = format!("must be 0, or {EVERY_HOURS_MIN} to 87600");
+            wrong("backup.every_hours", &right)?;
         }
         if !(1..=10_000).contains(&self.keep) {
             wrong("backup.keep", "must be 1 to 10000")?;
@@ -98,7 +95,7 @@ impl SharedCaches {
                 &format!("must be at most {LINK_SECONDS_MAX}"),
             )?;
         }
-        check_endpoint("shared_caches.purge_url", &self.purge_url)?;
+        check_web_url("shared_caches.purge_url", &self.purge_url)?;
         if !self.purge_url.is_empty() && self.link_seconds == 0 {
             wrong(
                 "shared_caches.purge_url",
@@ -174,18 +171,31 @@ impl Config {
         self.oauth.check()?;
         self.issuers.iter().try_for_each(Issuer::check)?;
         for (index, one) in self.deprecations.iter().enumerate() {
-            one.check(&format!("deprecations[{index}]"))?;
+            let at = format!("deprecations[{index}]");
+            one.check(&at)?;
+            let is_same = |other: &&Deprecation| other.subject() == one.subject();
+            if self
+                .deprecations
+                .iter()
+                .take(index)
+                .any(|other| is_same(&other))
+            {
+                let right = format!("is given twice: {} is deprecated already", one.subject());
+                wrong(&format!("{at}.route"), &right)?;
+            }
         }
         self.webhooks.check()?;
         self.check_policies()
     }
 
     fn check_files(&self) -> Result<(), Wrong> {
-        if self.limits.max_attachment_bytes == 0 {
-            wrong("limits.max_attachment_bytes", "must be at least 1")?;
+        if !(1..=FILE_BYTES_MAX).contains(&self.limits.max_attachment_bytes) {
+            let right = format!("must be 1 to {FILE_BYTES_MAX}");
+            wrong("limits.max_attachment_bytes", &right)?;
         }
         self.objects.check()?;
-        self.backup.check()
+        self.backup.check()?;
+        check_places(self)
     }
 
     fn check_limits(&self) -> Result<(), Wrong> {
@@ -392,6 +402,13 @@ impl Config {
                 wrong(key, "must be printable ASCII")?;
             }
         }
+        let transport = &headers.strict_transport_security;
+        if !transport.is_empty() && !is_transport_security(transport) {
+            wrong(
+                "security_headers.strict_transport_security",
+                "must have max-age once, in seconds, such as \"max-age=31536000; includeSubDomains\", or be empty",
+            )?;
+        }
         for (key, list) in [
             ("cors.allowed_methods", &self.cors.allowed_methods),
             ("cors.allowed_headers", &self.cors.allowed_headers),
@@ -440,17 +457,17 @@ impl Server {
             )?;
         }
         let url = &self.public_url;
-        let web = url.starts_with("http://") || url.starts_with("https://");
-        if !url.is_empty() && (!web || url.ends_with('/') || !is_header_value(url)) {
+        let is_web = url.starts_with("http://") || url.starts_with("https://");
+        if !url.is_empty() && !(is_web && is_origin(url)) {
             wrong(
                 "server.public_url",
-                "must be a URL without a slash at its end, such as \"https://chat.example.com\"",
+                "must be http:// or https://, a host in small letters and a port where it is not the usual one, such as \"https://chat.example.com\"",
             )?;
         }
         if !is_region(&self.region) {
             wrong(
                 "server.region",
-                "must be at most 32 letters, digits and hyphens, such as \"eu-central-1\", or empty",
+                "must be at most 32 letters, digits and hyphens between them, such as \"eu-central-1\", or empty",
             )?;
         }
         for (key, value) in [
@@ -793,6 +810,8 @@ fn is_filter(text: &str) -> bool {
 /// Whether a region can be named so; empty, none is.
 fn is_region(name: &str) -> bool {
     name.len() <= REGION_CHARS_MAX
+        && !name.starts_with('-')
+        && !name.ends_with('-')
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -802,9 +821,61 @@ fn is_header_value(text: &str) -> bool {
     text.bytes().all(|b| (b' '..=b'~').contains(&b))
 }
 
+/// Whether browsers take it: directives, of which `max-age` is one, none twice (RFC 6797, section 6.1).
+fn is_transport_security(text: &str) -> bool {
+    let directives: Vec<(String, Option<&str>)> = text
+        .split(';')
+        .map(str::trim)
+        .filter(|directive| !directive.is_empty())
+        .map(|directive| match directive.split_once('=') {
+            Some((name, value)) => (
+                name.trim_end().to_ascii_lowercase(),
+                Some(value.trim_start()),
+            ),
+            None => (directive.to_ascii_lowercase(), None),
+        })
+        .collect();
+    let names: HashSet<&str> = directives.iter().map(|(name, _)| name.as_str()).collect();
+    let age = directives.iter().find(|(name, _)| name == "max-age");
+    let is_age = age.and_then(|(_, value)| *value).is_some_and(|value| {
+        let value = value
+            .strip_prefix('"')
+            .and_then(|value| value.strip_suffix('"'))
+            .unwrap_or(value);
+        value.bytes().all(|b| b.is_ascii_digit()) && value.parse::<u32>().is_ok()
+    });
+    let is_token = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    is_age && names.len() == directives.len() && names.iter().all(is_token)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn transport_security_has_its_age_once() {
+        for right in [
+            "max-age=0",
+            "max-age=31536000; includeSubDomains; preload",
+            "includeSubDomains; MAX-AGE=\"1\"",
+        ] {
+            assert!(is_transport_security(right), "{right}");
+        }
+        for wrong in [
+            "bogus",
+            "includeSubDomains",
+            "max-age",
+            "max-age=",
+            "max-age=-1",
+            "max-age=1; max-age=2",
+            "max-age=1, preload",
+            "max-age=1; a b",
+        ] {
+            assert!(!is_transport_security(wrong), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_filter_is_made_of_levels() {

@@ -2,9 +2,11 @@
 //! compiled in.
 
 mod acme;
+mod addresses;
 mod checks;
 mod convert;
 mod overlay;
+mod secrets;
 mod sections;
 mod show;
 mod source;

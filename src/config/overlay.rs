@@ -6,28 +6,12 @@ use std::collections::HashMap;
 use toml::{Table, Value};
 
 use super::ConfigError;
-use crate::tls::is_pem;
+use super::secrets::{is_secret, shown, shown_of_unknown};
 
 /// Variables of the environment that are settings.
 const VARIABLE: &str = "COLLOQUY__";
-/// The settings that are secrets, or hold one. Each can be given as a file that holds it.
-const SECRETS: [&str; 9] = [
-    "admin.token",
-    "encryption.master_key",
-    "encryption.previous_master_key",
-    "shared_caches.purge_header",
-    "store.uri",
-    "tls.acme.external_account_key",
-    "tls.admin_client_key",
-    "tls.key",
-    "traces.authorization",
-];
-/// The settings that are a key itself, or the name of its file, which is no secret.
-const KEYS_OR_FILES: [&str; 2] = ["tls.admin_client_key", "tls.key"];
 /// Behind the name of a setting it says that a file holds it.
 const FILE: &str = "_file";
-/// Stands in the place of a secret.
-const NOT_SHOWN: &str = "(not shown)";
 /// The section whose tables of their own take the same keys.
 const SUPERVISION: &str = "supervision";
 /// The kinds that have such a table.
@@ -68,7 +52,7 @@ impl Overlay {
             .parse()
             .map_err(|error: toml::de::Error| ConfigError::File {
                 file: name.to_owned(),
-                reason: plainly(error.to_string().trim_end()),
+                reason: without_excerpt(text, &error),
             })?;
         self.lay(name, &mut Vec::new(), table)
     }
@@ -157,7 +141,7 @@ impl Overlay {
         let (last, section) = path.split_last()?;
         let secret = last.strip_suffix(FILE)?;
         let path: Vec<String> = section.iter().cloned().chain([secret.to_owned()]).collect();
-        SECRETS.contains(&path.join(".").as_str()).then_some(path)
+        is_secret(&path.join(".")).then_some(path)
     }
 
     fn set(&mut self, origin: &str, path: &[String], value: Value) -> Result<(), ConfigError> {
@@ -168,14 +152,7 @@ impl Overlay {
         }
         let key = path.join(".");
         let Some(default) = self.default_of(path) else {
-            let (origin, value, hint) =
-                (origin.to_owned(), shown(&key, &value), self.nearest(&key));
-            return Err(ConfigError::Unknown {
-                origin,
-                key,
-                value,
-                hint,
-            });
+            return Err(self.unknown(origin, key, &value));
         };
         if !alike(default, &value) {
             let right = format!("must be {}", wanted(default, &value));
@@ -206,7 +183,21 @@ impl Overlay {
         Ok(())
     }
 
-    fn nearest(&self, key: &str) -> String {
+    fn unknown(&self, origin: &str, key: String, value: &Value) -> ConfigError {
+        let nearest = self.nearest(&key);
+        ConfigError::Unknown {
+            origin: origin.to_owned(),
+            key,
+            value: shown_of_unknown(nearest.as_deref(), value),
+            hint: match nearest {
+                Some(name) => format!("; did you mean `{name}`?"),
+                None => "; config.toml lists all keys".to_owned(),
+            },
+        }
+    }
+
+    /// The setting, or the section, whose name is most like this one, if any is like it.
+    fn nearest(&self, key: &str) -> Option<String> {
         let mut known = Vec::new();
         names(&self.defaults, "", &mut known);
         known.extend(self.defaults.keys().cloned());
@@ -214,10 +205,8 @@ impl Overlay {
             .into_iter()
             .map(|name| (strsim::levenshtein(key, &name), name))
             .min();
-        match nearest {
-            Some((far, name)) if far <= 2 + key.len() / 4 => format!("; did you mean `{name}`?"),
-            Some(_) | None => "; config.toml lists all keys".to_owned(),
-        }
+        let (far, name) = nearest?;
+        (far <= 2 + key.len() / 4).then_some(name)
     }
 }
 
@@ -281,28 +270,6 @@ fn typed(text: &str) -> Value {
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// What is shown of a value: of a secret that it is there, of a connection string all but who signs
-/// in with it.
-pub(super) fn shown(key: &str, value: &Value) -> String {
-    match value.as_str() {
-        Some(text) if KEYS_OR_FILES.contains(&key) && !is_pem(text) => value.to_string(),
-        Some(text) if SECRETS.contains(&key) && !text.is_empty() => {
-            Value::from(without_secret(text)).to_string()
-        }
-        _ => value.to_string(),
-    }
-}
-
-fn without_secret(text: &str) -> String {
-    match text.split_once("://") {
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((_, place)) => format!("{scheme}://{NOT_SHOWN}@{place}"),
-            None => text.to_owned(),
-        },
-        None => NOT_SHOWN.to_owned(),
-    }
-}
-
 fn alike(default: &Value, value: &Value) -> bool {
     match (default, value) {
         (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => true,
@@ -317,12 +284,48 @@ fn alike(default: &Value, value: &Value) -> bool {
     }
 }
 
+/// What a parser says, and where. Of the line only its key is told, and a number: anything else may
+/// be a secret.
+fn without_excerpt(text: &str, error: &toml::de::Error) -> String {
+    let words = plainly(error.message());
+    let Some(span) = error.span() else {
+        return words;
+    };
+    let before = text.get(..span.start).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    let assigned = text
+        .lines()
+        .nth(line - 1)
+        .and_then(|line| line.split_once('='));
+    let number = text
+        .get(span)
+        .filter(|found| is_number(found))
+        .unwrap_or("…");
+    let what = match assigned.map(|(key, _)| key.trim()) {
+        Some(key) if is_key(key) => format!("`{key} = {number}`: "),
+        Some(_) | None => String::new(),
+    };
+    format!("line {line}, column {column}: {what}{words}")
+}
+
+/// Whether it looks like the name of a setting, and not like a line of a secret that has several.
+fn is_key(text: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_.".contains(&b);
+    (1..=40).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b"+-_".contains(&b))
+}
+
 /// A parser's words; what it says of an integer beyond 64 bits is about itself.
 fn plainly(words: &str) -> String {
     match words.rsplit_once("invalid type: integer `") {
-        Some((place, what)) if what.contains("128") => {
-            format!("{place}the integer must fit in 64 bits")
-        }
+        Some((_, what)) if what.contains("128") => "the integer must fit in 64 bits".to_owned(),
         Some(_) | None => words.to_owned(),
     }
 }

@@ -2,7 +2,8 @@
 
 use toml::{Table, Value};
 
-use super::overlay::{self, Origins};
+use super::overlay::Origins;
+use super::secrets::shown;
 
 /// The settings as a file with the same settings would have them, but for secrets, which are not
 /// shown; behind each stands where it was given.
@@ -22,8 +23,7 @@ fn section(table: &Table, path: &mut Vec<String>, origins: &Origins, text: &mut 
         path.push(key.clone());
         let name = path.join(".");
         let origin = origins.get(&name).map_or("default", String::as_str);
-        let shown = overlay::shown(&name, value);
-        text.push_str(&format!("{key} = {shown} # {origin}\n"));
+        text.push_str(&format!("{key} = {} # {origin}\n", shown(&name, value)));
         path.pop();
     }
     for (key, value) in sections {

@@ -35,6 +35,8 @@ pub use location::{Location, NotALocation};
 
 /// What is sent to object storage at a time. S3 takes no part under 5 MiB but the last.
 const PART_BYTES: usize = 8 << 20;
+/// The longest file: no storage takes more parts of it.
+pub const FILE_BYTES_MAX: u64 = PART_BYTES as u64 * 10_000;
 /// Parts that are under way at once.
 const PARTS_AT_ONCE: usize = 2;
 

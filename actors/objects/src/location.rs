@@ -2,7 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Component, Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,6 +115,47 @@ impl Location {
         })
     }
 
+    /// The folder in which this file stands.
+    #[must_use]
+    pub fn folder_of(file: &FilePath) -> Self {
+        let folder = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        Self {
+            kind: Kind::Folder(folder.unwrap_or(FilePath::new(".")).to_owned()),
+            endpoint: None,
+        }
+    }
+
+    /// Whether the other is this one, or below it.
+    #[must_use]
+    pub fn holds(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Folder(folder), Kind::Folder(other)) => {
+                resolved(other).starts_with(resolved(folder))
+            }
+            (
+                Kind::Bucket {
+                    provider,
+                    bucket,
+                    prefix,
+                },
+                Kind::Bucket {
+                    provider: other_provider,
+                    bucket: other_bucket,
+                    prefix: below,
+                },
+            ) => {
+                let own = (provider, bucket, &self.endpoint);
+                let is_same = own == (other_provider, other_bucket, &other.endpoint);
+                is_same && below.prefix_matches(prefix)
+            }
+            (Kind::Folder(_), Kind::Bucket { .. }) | (Kind::Bucket { .. }, Kind::Folder(_)) => {
+                false
+            }
+        }
+    }
+
     /// Opens it; a folder that is missing is made. Credentials of a cloud are taken from the
     /// environment as the provider's own tools read them (`AWS_…`, `GOOGLE_…`, `AZURE_…`). What is
     /// wrong with them shows with the first file.
@@ -212,4 +253,23 @@ impl Location {
             }
         })
     }
+}
+
+/// A folder by its real name as far as it is there, and by its words from there on.
+fn resolved(folder: &FilePath) -> PathBuf {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let there = folder
+        .ancestors()
+        .find_map(|above| above.canonicalize().ok().map(|real| (above, real)));
+    let Some((above, mut real)) = there else {
+        return folder;
+    };
+    for part in folder.strip_prefix(above).unwrap_or(&folder).components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => real.push(part),
+            Component::CurDir => {}
+        }
+    }
+    real
 }

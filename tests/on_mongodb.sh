@@ -27,10 +27,15 @@ is_left_out() {
   return 1
 }
 
+# Cargo would look at every file of every package again for each file of tests.
+BLACKBOX=$(cargo test --workspace --test blackbox --no-run --message-format=json |
+  sed -n 's/.*"executable":"\([^"]*\/blackbox-[^"]*\)".*/\1/p')
+export BLACKBOX
+
 declare -A of_file=()
 while read -r test; do
   if ! is_left_out "$test"; then of_file[${test%%::*}]+="$test "; fi
-done < <(cargo test --workspace --quiet --test blackbox -- --list 2>/dev/null | sed -n 's/: test$//p')
+done < <("$BLACKBOX" --list | sed -n 's/: test$//p')
 
 files=("$@")
 if ((${#files[@]} == 0)); then mapfile -t files < <(printf '%s\n' "${!of_file[@]}" | sort); fi

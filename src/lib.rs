@@ -19,7 +19,7 @@
 //! - `refusal.rs` what these commands print where the server refuses
 //! - `service_manager.rs` what systemd is told
 //! - `startup.rs` what a start prints; `log.rs` what is logged; `shutdown.rs` how a running server
-//!   ends
+//!   ends; `signals.rs` what tells it to
 //! - `tls/` the listener's certificate, and how it is replaced
 //! - `shared_caches/` what CDNs may keep, and how they are told of changes
 //! - `traces/` what some requests did, for an OpenTelemetry collector
@@ -46,6 +46,7 @@ mod restoring;
 mod service_manager;
 mod shared_caches;
 mod shutdown;
+mod signals;
 mod startup;
 mod tls;
 mod traces;
@@ -56,7 +57,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use colloquy_actors::store::{Finding, KnownAttachment, mongodb, sqlite};
+use colloquy_actors::store::{Finding, KnownAttachment, ReadError, mongodb, sqlite};
 use colloquy_actors::system::{NotOpened, Opened, Sources, System};
 use colloquy_actors::webhook::WebhookSettings;
 
@@ -73,6 +74,7 @@ pub use operate::{
 };
 pub use restoring::{Restore, RestoreCommandError};
 use shared_caches::{SharedCaches, SharedCachesError};
+use signals::Signals;
 use traces::{Traces, TracesError};
 use txt_records::DnsTxtRecords;
 
@@ -95,6 +97,11 @@ pub enum RunError {
         /// What the system says to that.
         error: io::Error,
     },
+    /// The store does not know that the first start's secrets were shown.
+    #[error(
+        "nothing is served, since it can't be noted that the secrets of a first start were shown: {0}"
+    )]
+    Shown(#[from] ReadError),
     /// The HTTP client that sends webhooks can't be made.
     #[error(transparent)]
     Courier(#[from] CourierError),
@@ -165,6 +172,7 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     let config = &settings.config;
     log::start(&config.log);
     colloquy_runtime::threads::register("main");
+    let signals = Signals::listen()?;
     config.bounds.clone().set();
     let bound = http::bind(config).map_err(|(address, error)| RunError::Bind { address, error })?;
     make_folder(&config.store.path)?;
@@ -191,6 +199,8 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
+    // Behind it no start makes any again, so nobody may be served before.
+    system.secrets_shown()?;
     let outbound = Outbound {
         courier,
         traces: Traces::start(&config.traces, &system)?.map(Arc::new),
@@ -212,8 +222,9 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
             keep_certificates(tls, config, &system);
         }
         let drain_seconds = config.server.drain_seconds;
-        reload::when_told(Arc::clone(&app), Arc::clone(&settings))?;
-        shutdown::serve_until_told(server, &app, drain_seconds).await?;
+        let (of, told) = (Arc::clone(&app), Arc::clone(&signals));
+        actix_web::rt::spawn(reload::whenever_told(of, Arc::clone(&settings), told));
+        shutdown::serve_until_told(server, &app, &signals, drain_seconds).await?;
         if let Some(traces) = &app.traces {
             traces.flush().await;
         }
@@ -337,17 +348,17 @@ enum FirstStore<'p> {
     /// A file that this start has made.
     Made(&'p Path),
     /// A file that was there, and held nothing.
-    Found(&'p Path),
+    Found,
     /// A database that held nothing.
-    Database(&'p str),
+    Database,
 }
 
 impl<'p> FirstStore<'p> {
     /// As it is before anything is opened.
     fn at(store: &'p config::Store) -> Self {
         match store.kind {
-            StoreKind::MongoDb => FirstStore::Database(&store.database),
-            StoreKind::Sqlite if store.path.exists() => FirstStore::Found(&store.path),
+            StoreKind::MongoDb => FirstStore::Database,
+            StoreKind::Sqlite if store.path.exists() => FirstStore::Found,
             StoreKind::Sqlite => FirstStore::Made(&store.path),
         }
     }
@@ -365,10 +376,7 @@ fn give_up(system: &System, store: FirstStore<'_>, error: io::Error) -> RunError
             Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
             Err(error) => remove(path, error),
         },
-        FirstStore::Found(path) => remove(path, io::ErrorKind::AlreadyExists.into()),
-        FirstStore::Database(name) => {
-            format!("drop the database {name} for another first start")
-        }
+        FirstStore::Found | FirstStore::Database => "the next start makes others".to_owned(),
     };
     RunError::Secrets { error, left }
 }

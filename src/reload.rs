@@ -1,13 +1,12 @@
 //! SIGHUP: the settings are read again. Those that can change while the server runs hold at once; of
 //! the others the log says that they need a restart.
 
-use std::io;
+use std::convert::Infallible;
 use std::sync::Arc;
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{ConfigError, Loaded};
 use crate::http::AppState;
+use crate::signals::Signals;
 use crate::{log, service_manager};
 
 /// What can change while the server runs: names of settings, or what these begin with.
@@ -29,18 +28,14 @@ const LIVE_WITH_ACME: [&str; 1] = ["tls.acme.domains"];
 const DRILLS: &str = "supervision.drills";
 
 /// Reads the settings again with each SIGHUP, for as long as the process runs.
-///
-/// # Errors
-/// The signal can't be listened to.
-pub(crate) fn when_told(app: Arc<AppState>, started: Arc<Loaded>) -> io::Result<()> {
-    let hangups = signal(SignalKind::hangup())?;
-    actix_web::rt::spawn(reload(app, started, hangups));
-    Ok(())
-}
-
-async fn reload(app: Arc<AppState>, started: Arc<Loaded>, mut hangups: Signal) {
+pub(crate) async fn whenever_told(
+    app: Arc<AppState>,
+    started: Arc<Loaded>,
+    signals: Arc<Signals>,
+) -> Infallible {
     let mut holds: Option<Loaded> = None;
-    while hangups.recv().await.is_some() {
+    loop {
+        signals.reload().await;
         service_manager::reloads();
         match read_again(&app, &started) {
             Ok(read) => {

@@ -8,6 +8,7 @@ use actix_web::dev::Server;
 
 use crate::http::AppState;
 use crate::service_manager;
+use crate::signals::Signals;
 
 /// Left for the store's last flush and the end of the process.
 const RESERVE: Duration = Duration::from_millis(500);
@@ -19,14 +20,16 @@ const TAKEN_MAX: Duration = Duration::from_millis(500);
 pub(crate) async fn serve_until_told(
     server: Server,
     app: &AppState,
+    signals: &Signals,
     drain_seconds: f64,
 ) -> io::Result<()> {
     let handle = server.handle();
     let mut running = actix_web::rt::spawn(server);
+    signals.serves();
     service_manager::serves();
     tokio::select! {
         ended = &mut running => return ended.map_err(io::Error::other)?,
-        told = told_to_stop() => told?,
+        () = signals.stop() => {}
         never = service_manager::lives() => match never {},
     }
     service_manager::stops();
@@ -60,15 +63,4 @@ pub(crate) async fn serve_until_told(
 
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
-}
-
-async fn told_to_stop() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }

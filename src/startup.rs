@@ -52,7 +52,7 @@ pub(crate) fn take_back(store: &Path) -> io::Result<()> {
     let files = ["", INDEX_ENDING, MESSAGE_INDEX_ENDING]
         .into_iter()
         .flat_map(|file| ["", "-wal", "-shm", ".lock"].map(|ending| (file, ending)));
-    for (file, ending) in files.chain([(".key", "")]) {
+    for (file, ending) in files.chain([(".key", ""), (".first-start", "")]) {
         let mut path = OsString::from(store);
         path.push(file);
         path.push(ending);

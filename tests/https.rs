@@ -275,6 +275,25 @@ async fn a_new_certificate_holds_without_a_restart_and_no_request_is_lost() {
             assert_eq!(shown(&server, &authority), second.shown());
             fs::write(&pair.certificate, "no certificate").unwrap();
         }
+        // One that has ended, with its own key.
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut ended = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        ended.not_after = rcgen::date_time_ymd(2026, 1, 1);
+        let ended = ended.self_signed(&key).unwrap();
+        fs::write(&pair.key, key.serialize_pem()).unwrap();
+        fs::write(&pair.certificate, ended.pem()).unwrap();
+        until("the log tells that it has ended", SOON, async || {
+            let told = server.log().contains("must not have ended already");
+            told.then_some(())
+        })
+        .await;
+        assert_eq!(shown(&server, &authority), second.shown());
+        fs::write(&pair.certificate, "no certificate").unwrap();
+        until("the log tells of what is none again", SOON, async || {
+            let log = server.log();
+            (log.matches("must be certificates in PEM").count() == 2).then_some(())
+        })
+        .await;
         process::signal("HUP", server.pid());
         until("SIGHUP tells of it, too", SOON, async || {
             server
@@ -294,7 +313,7 @@ async fn a_new_certificate_holds_without_a_restart_and_no_request_is_lost() {
     };
     tokio::join!(change, load(&account, &authority, &stop, &answered));
     let told = server.log().matches("must be certificates in PEM").count();
-    assert_eq!(told, 2, "once by the look and once by SIGHUP");
+    assert_eq!(told, 3, "twice by the look and once by SIGHUP");
 }
 
 #[tokio::test]

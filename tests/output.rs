@@ -1,8 +1,9 @@
 //! Where the server prints: a full disk or a closed pipe behind stdout or stderr neither ends it
 //! nor costs a secret.
 
-use std::fs::File;
-use std::process::{Command, Stdio};
+use std::fs::{self, File};
+use std::io::{PipeReader, Read, Write};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::support::ports::free_port;
@@ -27,7 +28,6 @@ fn command(folder: &Folder, port: u16) -> Command {
 }
 
 fn answers(port: u16, path: &str) -> bool {
-    use std::io::{Read, Write};
     let ask = || -> std::io::Result<String> {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
         write!(
@@ -110,4 +110,88 @@ fn a_first_start_whose_secrets_can_not_be_printed_is_taken_back() {
             server.printed()
         );
     }
+}
+
+/// A first start that has done everything but shown its secrets: what reads its output has no room.
+struct Unread {
+    server: Child,
+    output: PipeReader,
+    log: tempfile::NamedTempFile,
+}
+
+impl Unread {
+    fn start(folder: &Folder) -> Self {
+        let (output, mut full) = std::io::pipe().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        // A pipe of the kernel's usual size.
+        full.write_all(&[b' '; 1 << 16]).unwrap();
+        let mut command = command(folder, 0);
+        command
+            .envs(mongodb::store_of(&folder.work()))
+            .env("COLLOQUY__LOG__LEVEL", "info")
+            .stdout(full)
+            .stderr(log.reopen().unwrap());
+        let server = process::spawn(command);
+        let threads = format!("/proc/{}/task", server.id());
+        until_now("it waits for its reader", START_MAX, || {
+            let waits = |thread: std::io::Result<fs::DirEntry>| {
+                let at = thread.ok().map(|thread| thread.path().join("wchan"));
+                let at = at.and_then(|at| fs::read_to_string(at).ok());
+                at.is_some_and(|at| at.ends_with("pipe_write"))
+            };
+            fs::read_dir(&threads).unwrap().any(waits).then_some(())
+        });
+        Unread {
+            server,
+            output,
+            log,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_first_start_that_was_killed_before_its_secrets_were_seen_is_one_again() {
+    let folder = Folder::new();
+    let mut unread = Unread::start(&folder);
+    unread.server.kill().unwrap();
+    unread.server.wait().unwrap();
+    let setup = Setup::default().unset("COLLOQUY__ADMIN__TOKEN");
+    let mut server = setup.start_in(folder);
+    let [test, _, _, operator] = SECRETS.map(|secret| server.printed_token(secret).unwrap());
+    server.with_key(&test).get("/v1").await.expect(200);
+    let operators = server.anonymous().with_operator(&operator);
+    operators.get("/admin/v1/accounts").await.expect(200);
+    // Once they were seen no start makes any again.
+    assert_eq!(server.term().code(), Some(0));
+    server.restart();
+    for secret in SECRETS {
+        assert_eq!(server.printed_token(secret), None);
+    }
+    server.with_key(&test).get("/v1").await.expect(200);
+}
+
+#[test]
+fn a_start_that_is_told_to_stop_ends_as_told() {
+    for signal in ["TERM", "INT"] {
+        let folder = Folder::new();
+        let mut unread = Unread::start(&folder);
+        process::signal(signal, unread.server.id());
+        assert_eq!(unread.server.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn a_start_that_is_told_to_read_its_settings_again_does_so_when_it_serves() {
+    let folder = Folder::new();
+    let mut unread = Unread::start(&folder);
+    process::signal("HUP", unread.server.id());
+    // There is room now.
+    let mut output = unread.output;
+    std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+    until_now("the settings are read again", START_MAX, || {
+        let log = fs::read_to_string(unread.log.path()).unwrap();
+        log.contains("the settings were read again").then_some(())
+    });
+    process::signal("TERM", unread.server.id());
+    assert_eq!(unread.server.wait().unwrap().code(), Some(0));
 }

@@ -377,15 +377,17 @@ impl System {
         settings.computing.set();
         let views = Views::default();
         views.feed.set_share(settings.queue_bytes_per_account);
-        let (store, operator) = open_store(&settings, &views)?;
+        let (store, mut operator) = open_store(&settings, &views)?;
         if let Some(error) = views.signing_keys.unreadable() {
             return Err(error.into());
         }
-        let first_account = match views.identity.account_numbers() {
-            0 => store.nodes().first_account().map_err(|_| NoFirstAccount)?,
-            _ => None,
-        };
-        let keys = first_account
+        let highest = views.identity.account_numbers();
+        let makes_token = settings.operator_token.is_none();
+        let to_make = store.nodes().first_start(highest, makes_token);
+        let to_make = to_make.map_err(|_| NoFirstAccount)?;
+        operator = to_make.operator.unwrap_or(operator);
+        let keys = to_make
+            .account
             .map(|number| bootstrap::first_account(&*store, &views, number))
             .transpose()?;
         let first_start = FirstStart {
@@ -411,6 +413,15 @@ impl System {
             system: Arc::new(system),
             first_start,
         })
+    }
+
+    /// Notes that whoever started the server has been shown what `FirstStart` has, for good. Before that
+    /// nothing may be served.
+    ///
+    /// # Errors
+    /// It is not noted: the next start is a first start again.
+    pub fn secrets_shown(&self) -> Result<(), ReadError> {
+        self.store.nodes().secrets_shown()
     }
 
     /// Lets entities and limits live on the arbiter of the current thread; each HTTP worker calls

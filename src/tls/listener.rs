@@ -60,6 +60,20 @@ impl Origin {
     }
 }
 
+/// Refuses a certificate that has ended, in place of one that has not.
+fn refuse_ended(settings: &Tls, new: &InForce, held: &InForce) -> Result<(), ConfigError> {
+    let now = Timestamp::now().unix_seconds();
+    let holds = |in_force: &InForce| in_force.ends_unix_seconds.is_none_or(|end| end > now);
+    match holds(held) && !holds(new) {
+        true => Err(super::bad(
+            "certificate",
+            &settings.certificate,
+            "must not have ended already".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The TLS of a listener.
 pub(crate) struct ListenerTls {
     /// The certificates that an authority issues, where the settings name one.
@@ -162,7 +176,9 @@ impl ListenerTls {
         let seen = Texts::read(settings)?;
         // Who has been here need not shake hands anew for nothing.
         if seen != origin.seen {
-            self.put_in_force(InForce::of(settings, &seen, self.acme.as_ref())?);
+            let new = InForce::of(settings, &seen, self.acme.as_ref())?;
+            refuse_ended(settings, &new, &self.in_force.load())?;
+            self.put_in_force(new);
         }
         if let Some(acme) = self.acme.iter().find(|_| settings.acme.is_on()) {
             acme.domains.set_of_settings(&settings.acme.domains);
@@ -180,7 +196,13 @@ impl ListenerTls {
     /// told once, and what held before holds on.
     fn refresh(&self) {
         let mut origin = self.origin.lock();
-        match origin.changed(self.acme.as_ref()) {
+        let changed = origin.changed(self.acme.as_ref()).and_then(|changed| {
+            if let Some((_, new)) = &changed {
+                refuse_ended(&origin.settings, new, &self.in_force.load())?;
+            }
+            Ok(changed)
+        });
+        match changed {
             Ok(None) => origin.told = None,
             Ok(Some((seen, in_force))) => {
                 (origin.seen, origin.told) = (seen, None);

@@ -8,7 +8,8 @@
 //!
 //! | name | what it does | started by | after a panic |
 //! |---|---|---|---|
-//! | `main` | starts the others, waits for signals | the system | the process ends |
+//! | `main` | starts the others, waits for the end | the system | the process ends |
+//! | `signals` | hears the process's signals | [`spawn`] | the process ends |
 //! | `worker` | HTTP and entities, one for each core | actix, [`register`] | a panic of a request or an entity stays within it; if the thread ends, its entities start on another one |
 //! | `pool` | computes for a worker | tokio, [`register`] | the computation has no result |
 //! | `writer` | commits | [`spawn`] | the process ends |

@@ -17,6 +17,7 @@ mod erasable;
 mod eraser;
 mod figures;
 mod finding;
+mod first_start_mark;
 mod key_filter;
 mod list_failure;
 mod metrics;
@@ -68,10 +69,11 @@ pub use figures::{
     GenerationMark, Generations, Grouping, Made, MadeCell, MadeQuery,
 };
 pub use finding::{Finding, KnownAttachment};
+pub use first_start_mark::FirstStartMark;
 pub use key_filter::{KeyFilter, KeyPosition, KeySlice, ShortKey, short_key};
 pub use list_failure::ListFailure;
 pub use metrics::{BatchSizes, Checkpoint, StoreHealth, StoreMetric, StoreValue};
-pub use nodes::{DescribeNode, NodeFigures, Nodes, OnlyNode};
+pub use nodes::{DescribeNode, NodeFigures, Nodes, OnlyNode, ToMake};
 pub use nonces::{Nonce, SpentNonces};
 pub use operator::Operator;
 pub use relay::{DeliveryRelay, DeliveryTerm, RelayedRequest};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::RwLock;
 
-use super::{Broadcast, Later, ReadError, SharedTickets};
+use super::{Broadcast, FirstStartMark, Later, Operator, ReadError, SharedTickets};
 use colloquy_model::account::AccountNumber;
 use colloquy_model::id::NodeId;
 use colloquy_model::node::{Node, NodeState};
@@ -56,12 +56,30 @@ pub trait Nodes: Send + Sync + 'static {
     /// that is not used is left out.
     fn next_account(&self, above: u32) -> Later<Result<AccountNumber, ReadError>>;
 
-    /// The number of the account that a first start makes; none where another node, which lives,
-    /// makes it. Waits for the store: asked once, before anything is served.
+    /// What a first start makes here, where the highest number of an account is this one: something
+    /// where there is none, or where whoever made what is there died before its secrets were shown.
+    /// Of nodes that start together one makes it; the others wait until it has. `makes_token` says
+    /// that the operators' token is none of the settings. Asked once, before anything is served.
     ///
     /// # Errors
     /// The store does not answer.
-    fn first_account(&self) -> Result<Option<AccountNumber>, ReadError>;
+    fn first_start(&self, highest: u32, makes_token: bool) -> Result<ToMake, ReadError>;
+
+    /// Notes that the secrets of a first start were shown, for good: from then on none is made again.
+    /// Waits for the store; until it has answered nothing may be served.
+    ///
+    /// # Errors
+    /// It is not noted.
+    fn secrets_shown(&self) -> Result<(), ReadError>;
+}
+
+/// What a first start makes at a node.
+#[derive(Debug, Default)]
+pub struct ToMake {
+    /// The number of the first account, where it is made here.
+    pub account: Option<AccountNumber>,
+    /// How operators are known, where that is no longer as it was when the store was opened.
+    pub operator: Option<Operator>,
 }
 
 /// The one node of an embedded store.
@@ -72,13 +90,15 @@ pub struct OnlyNode {
     figures: RwLock<DescribeNode>,
     /// The number that was given to an account last.
     last_account: AtomicU32,
+    first_start: FirstStartMark,
 }
 
 impl OnlyNode {
-    /// This process, which has just been started.
+    /// This process, which has just been started, on a store with this mark.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(first_start: FirstStartMark) -> Self {
         OnlyNode {
+            first_start,
             id: NodeId::new(Timestamp::now()),
             started_at: Timestamp::now(),
             draining: AtomicBool::new(false),
@@ -108,12 +128,6 @@ impl OnlyNode {
             lease_until: None,
             live,
         }
-    }
-}
-
-impl Default for OnlyNode {
-    fn default() -> Self {
-        OnlyNode::new()
     }
 }
 
@@ -156,10 +170,28 @@ impl Nodes for OnlyNode {
         Box::pin(std::future::ready(Ok(AccountNumber(number))))
     }
 
-    fn first_account(&self) -> Result<Option<AccountNumber>, ReadError> {
+    fn first_start(&self, highest: u32, _makes_token: bool) -> Result<ToMake, ReadError> {
+        if highest > 0 && !self.first_start.is_set() {
+            return Ok(ToMake::default());
+        }
+        self.first_start.set().map_err(|error| away(&error))?;
+        self.last_account.fetch_max(highest, Ordering::Relaxed);
         let number = self.last_account.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Some(AccountNumber(number)))
+        Ok(ToMake {
+            account: Some(AccountNumber(number)),
+            // Whoever opened the store has made another.
+            operator: None,
+        })
     }
+
+    fn secrets_shown(&self) -> Result<(), ReadError> {
+        self.first_start.clear().map_err(|error| away(&error))
+    }
+}
+
+fn away(error: &std::io::Error) -> ReadError {
+    tracing::error!(%error, "the mark of a first start can't be changed");
+    ReadError::Away
 }
 
 /// The version of the program, as nodes tell it of themselves.

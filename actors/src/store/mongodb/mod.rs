@@ -50,6 +50,7 @@ mod figure_generations;
 mod figures;
 mod find;
 mod findings;
+mod first_start;
 mod following;
 mod gaps;
 mod header;

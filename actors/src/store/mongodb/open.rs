@@ -180,6 +180,21 @@ pub(super) async fn operator(
     })
 }
 
+/// The operators' token in place of one that nobody has seen.
+pub(super) async fn new_operator(collections: &Collections) -> Result<Operator, Error> {
+    let token = secret::generate("op_");
+    let hash = secret_hash(&token);
+    let replace = collections.meta.update_one(
+        doc! {"_id": OPERATOR},
+        doc! {"$set": {"hash": binary(&hash)}},
+    );
+    answered(replace.upsert(true).into_future()).await?;
+    Ok(Operator {
+        hash,
+        fresh: Some(token),
+    })
+}
+
 /// Tells the sink which names some headers do not show yet.
 pub(super) async fn tell_names(
     collections: &Collections,

@@ -97,8 +97,8 @@ const CHECKS: &[(&str, &str)] = &[
         "the first that waits in a lane is due, and no other",
         "WITH waits AS (SELECT d.* FROM deliveries d LEFT JOIN endpoints ON n = endpoint
            WHERE state = :pending AND (lane < 0 OR d > ifnull(given_up, 0)) AND ifnull(unsettled, 0) <> :to_go)
-         SELECT 'delivery ' || d FROM waits WHERE (due IS NOT NULL) <> (d =
-           (SELECT min(d) FROM waits w WHERE (w.endpoint, w.lane, w.entity) = (waits.endpoint, waits.lane, waits.entity)))
+         SELECT 'delivery ' || d FROM (SELECT d, due, min(d) OVER (PARTITION BY endpoint, lane, entity) first FROM waits)
+           WHERE (due IS NOT NULL) <> (d = first)
          UNION ALL SELECT 'delivery ' || d FROM deliveries WHERE state <> :pending AND due IS NOT NULL",
     ),
     (
@@ -460,6 +460,8 @@ pub fn attachments(path: &Path) -> Result<Vec<KnownAttachment>, OpenError> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use rusqlite::StatementStatus;
+
     use super::*;
 
     /// SQLite takes a parameter without a value as NULL: the check would find nothing ever.
@@ -480,5 +482,36 @@ mod tests {
             }
         }
         assert_eq!(used.len(), codes().len());
+    }
+
+    /// The steps of SQLite's machine that all checks take where so many deliveries wait in one lane.
+    fn steps(deliveries: u32) -> i64 {
+        let mut connection = Connection::open_in_memory().unwrap();
+        super::super::schema::migrate(&mut connection).unwrap();
+        let pending = DeliveryState::Pending as i64;
+        let insert = format!(
+            "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {deliveries})
+             INSERT INTO deliveries SELECT n, 1, 0, n, 1, 1, 0, {pending}, 0, iif(n = 1, 0, NULL), NULL FROM s"
+        );
+        connection.execute_batch(&insert).unwrap();
+        let all = CHECKS.iter().map(|(_, sql)| {
+            let mut query = connection.prepare(sql).unwrap();
+            for (name, code) in codes() {
+                if let Some(index) = query.parameter_index(name).unwrap() {
+                    query.raw_bind_parameter(index, code).unwrap();
+                }
+            }
+            let mut rows = query.raw_query();
+            while rows.next().unwrap().is_some() {}
+            drop(rows);
+            i64::from(query.get_status(StatementStatus::VmStep))
+        });
+        all.sum()
+    }
+
+    #[test]
+    fn what_waits_for_a_receiver_is_checked_in_time_that_grows_as_it_does() {
+        let (few, many) = (steps(500), steps(4_000));
+        assert!(many < few * 12, "{few} steps for 500, {many} for 4000");
     }
 }

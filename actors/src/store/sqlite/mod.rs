@@ -105,7 +105,7 @@ use self::work::Work;
 use self::writer::{Writer, WriterParts};
 use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::writer_metrics::WriterCounters;
-use crate::store::{CommitSink, OnlyNode, Operator};
+use crate::store::{CommitSink, FirstStartMark, OnlyNode, Operator};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
 use colloquy_runtime::fair_queue::QueueBounds;
@@ -214,6 +214,11 @@ impl SqliteStore {
         settings: StoreSettings<'_>,
     ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
+        let first_start = FirstStartMark::of(path);
+        if !path.exists() {
+            let set = first_start.set();
+            set.map_err(|error| OpenError::File(path.to_owned(), error))?;
+        }
         let mut connection = connect(
             path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -223,6 +228,9 @@ impl SqliteStore {
             transfer::recovered(&mut connection, path, settings.master_keys)?;
         let counts = counts.linking(chain::ChainEnd::open(&mut connection)?);
         recovery::tell(&connection, &*sink)?;
+        if first_start.is_set() {
+            recovery::forget_operator(&connection)?;
+        }
         let operator = recovery::operator(&connection, settings.operator_token)?;
         sink.opened(counts.next_pos.previous());
         let gate = Arc::new(Gate::default());
@@ -263,7 +271,7 @@ impl SqliteStore {
             counters,
             healthy,
             checkpoints,
-            node: Arc::default(),
+            node: Arc::new(OnlyNode::new(first_start)),
             path: path.to_owned(),
             master_keys,
             _lock: lock,

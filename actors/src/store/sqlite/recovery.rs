@@ -203,6 +203,11 @@ fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::R
     Ok(())
 }
 
+/// Forgets the operators' token that a first start made and nobody has seen.
+pub(super) fn forget_operator(connection: &Connection) -> rusqlite::Result<usize> {
+    connection.execute("DELETE FROM operator", [])
+}
+
 /// How operators are known: by the token that is set, else by the one that the first start made.
 pub(super) fn operator(connection: &Connection, set: Option<&str>) -> rusqlite::Result<Operator> {
     if let Some(token) = set {

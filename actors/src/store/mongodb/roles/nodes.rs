@@ -8,11 +8,14 @@ use tokio::runtime::Handle;
 use super::super::account_numbers;
 use super::super::broadcasts::Broadcasts;
 use super::super::codec::failed;
+use super::super::first_start;
 use super::super::nodes::Membership;
 use super::super::schema::Collections;
 use super::super::tickets;
 use super::super::{MongoStore, Reading};
-use crate::store::{Broadcast, DescribeNode, Later, Nodes, ReadError, SharedTickets, Ticket};
+use crate::store::{
+    Broadcast, DescribeNode, Later, Nodes, ReadError, SharedTickets, Ticket, ToMake,
+};
 use colloquy_model::account::AccountNumber;
 use colloquy_model::id::NodeId;
 use colloquy_model::key::SecretHash;
@@ -43,6 +46,22 @@ impl MongoNodes {
     ) -> Later<Result<T, ReadError>> {
         let asking = async move { asking.await.map_err(|error| failed(&error)) };
         Box::pin(Reading(self.runtime.spawn(asking)))
+    }
+}
+
+impl MongoNodes {
+    /// Waits for the store's thread, which is not this one.
+    fn wait<T: Send + 'static>(
+        &self,
+        asking: impl Future<Output = mongodb::error::Result<T>> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let (tell, told) = sync_channel(1);
+        self.runtime.spawn(async move {
+            // Whoever waits is below.
+            let _ = tell.send(asking.await);
+        });
+        let told = told.recv().map_err(|_| ReadError::Away)?;
+        told.map_err(|error| failed(&error))
     }
 }
 
@@ -85,15 +104,14 @@ impl Nodes for MongoNodes {
         self.ask(async move { account_numbers::next(&membership.collections, above).await })
     }
 
-    fn first_account(&self) -> Result<Option<AccountNumber>, ReadError> {
+    fn first_start(&self, highest: u32, makes_token: bool) -> Result<ToMake, ReadError> {
         let membership = Arc::clone(&self.membership);
-        let (tell, told) = sync_channel(1);
-        self.runtime.spawn(async move {
-            // Whoever waits is below.
-            let _ = tell.send(account_numbers::first(&membership).await);
-        });
-        let told = told.recv().map_err(|_| ReadError::Away)?;
-        told.map_err(|error| failed(&error))
+        self.wait(async move { first_start::to_make(&membership, highest, makes_token).await })
+    }
+
+    fn secrets_shown(&self) -> Result<(), ReadError> {
+        let membership = Arc::clone(&self.membership);
+        self.wait(async move { first_start::secrets_shown(&membership).await })
     }
 }
 

@@ -511,6 +511,24 @@ async fn what_can_not_be_restored_is_refused_by_name() {
     assert_eq!(below(&folder.work()), [file]);
 }
 
+#[test]
+fn an_option_that_is_given_twice_is_refused_as_the_others_are() {
+    let folder = Folder::new();
+    let mut command = process::colloquy();
+    command
+        .args(["restore", "file:backups/bak_1", "--to", "a", "--to", "b"])
+        .current_dir(folder.work());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.starts_with("colloquy: --to is given twice\n"),
+        "{said}"
+    );
+    assert!(said.contains("Usage: colloquy"), "{said}");
+    assert_eq!(fs::read_dir(folder.work()).unwrap().count(), 0);
+}
+
 /// A file of a backup, what is done to it, and what is said of that.
 struct Damage {
     file: &'static str,

@@ -151,7 +151,7 @@ const VALUED: [&str; 10] = [
 struct Given {
     /// What is no option: a command and what follows it.
     words: Vec<String>,
-    /// Options with a value, by name; the last one of a name counts.
+    /// Options with a value, by name.
     values: BTreeMap<&'static str, OsString>,
     json: bool,
     is_dry_run: bool,
@@ -170,11 +170,9 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             Arg::Short(_) | Arg::Value(_) => None,
         };
         match (valued, argument) {
-            (Some(name), _) => {
-                given.values.insert(name, parser.value()?);
-            }
-            (None, Arg::Long("json")) => given.json = true,
-            (None, Arg::Long("dry-run")) => given.is_dry_run = true,
+            (Some(name), _) => given.take(name, parser.value()?)?,
+            (None, Arg::Long("json")) => set("json", &mut given.json)?,
+            (None, Arg::Long("dry-run")) => set("dry-run", &mut given.is_dry_run)?,
             (None, Arg::Long("version") | Arg::Short('V')) => return Ok(Command::Version),
             (None, Arg::Long("help") | Arg::Short('h')) => return Ok(Command::Help),
             (None, Arg::Value(word)) => given.words.push(word.string()?),
@@ -184,7 +182,27 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
     given.command()
 }
 
+/// Sets an option without a value.
+fn set(name: &str, option: &mut bool) -> Result<(), lexopt::Error> {
+    match std::mem::replace(option, true) {
+        true => Err(twice(name)),
+        false => Ok(()),
+    }
+}
+
+/// Which of two was meant, nobody can tell.
+fn twice(name: &str) -> lexopt::Error {
+    format!("--{name} is given twice").into()
+}
+
 impl Given {
+    fn take(&mut self, name: &'static str, value: OsString) -> Result<(), lexopt::Error> {
+        match self.values.insert(name, value) {
+            Some(_) => Err(twice(name)),
+            None => Ok(()),
+        }
+    }
+
     fn command(mut self) -> Result<Command, lexopt::Error> {
         let words = std::mem::take(&mut self.words);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -221,6 +239,7 @@ impl Given {
                     to: self
                         .values
                         .remove("to")
+                        .filter(|folder| !folder.is_empty())
                         .map(PathBuf::from)
                         .ok_or("restore needs --to FOLDER")?,
                 },
@@ -528,6 +547,13 @@ mod tests {
             "serve --key k",
             "listen",
             "listen --forward-to u --config a.toml",
+            "restore u",
+            "restore u --to=",
+            "restore u --to a --to b",
+            "restore u --to a --to a",
+            "serve --config a.toml --config=a.toml",
+            "actors --json --json",
+            "migrate --dry-run --dry-run",
         ] {
             assert!(read(line).is_err(), "{line}");
         }

@@ -1,10 +1,12 @@
 //! Backups of the embedded store while it serves: what they hold, how they are restored, and what
 //! becomes of those that are not made to their end.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,9 +14,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
-use crate::support::files::files_with;
+use crate::support::files::{below, files_with};
 use crate::support::server::{Folder, Server, Setup};
-use crate::support::{Answer, Client, process, unique, until};
+use crate::support::{Answer, Client, process, tool, unique, until, until_now};
 
 const SOON: Duration = Duration::from_secs(60);
 const MASTER_KEY: &str = "COLLOQUY__ENCRYPTION__MASTER_KEY";
@@ -74,10 +76,25 @@ fn restored_soundly(url: &str, settings: &[(&str, &str)]) -> Folder {
     folder
 }
 
+/// It ends, and says why in one line.
 fn refused(output: &Output, words: &str) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains(words), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(words), "{words}: {said}");
+}
+
+/// The folder of a backup that is kept in one.
+fn folder_of(url: &str) -> PathBuf {
+    PathBuf::from(url.strip_prefix("file:").unwrap())
+}
+
+/// Copies a folder of files.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in below(from) {
+        fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
 }
 
 /// Sends messages until it is told to stop; gives those that were acknowledged, in order.
@@ -306,7 +323,7 @@ async fn a_backup_of_encrypted_texts_is_sealed_under_the_master_key() {
     c.message(&conversation, &text).await;
     let made = made(&server.operator()).await;
     let url = made["url"].as_str().unwrap();
-    let folder = PathBuf::from(url.strip_prefix("file:").unwrap());
+    let folder = folder_of(url);
     // Neither what was written nor what makes a file of SQLite recognizable.
     for plain in [text.as_str(), "SQLite format 3", "CREATE TABLE"] {
         assert_eq!(files_with(&folder, plain), [] as [PathBuf; 0], "{plain}");
@@ -315,7 +332,6 @@ async fn a_backup_of_encrypted_texts_is_sealed_under_the_master_key() {
     let to = Folder::new();
     let to = to.work().join("data");
     refused(&restored(url, &to, &[]), "master_key_file");
-    fs::remove_dir_all(&to).unwrap();
     refused(
         &restored(url, &to, &[(MASTER_KEY, OTHER)]),
         "master_key_file",
@@ -338,7 +354,7 @@ async fn backups_are_made_by_themselves_and_the_oldest_go() {
         .env("COLLOQUY__BACKUP__KEEP", "2")
         .start();
     let operator = server.operator();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     until("five are made", SOON, async || {
         let all = operator.get("/admin/v1/backups").await.expect(200);
         let whole = all.data().iter().filter(|one| one["state"] == "finished");
@@ -478,14 +494,380 @@ async fn what_can_not_be_restored_is_refused_by_name() {
         &restored("ftp://a/b", &folder.work(), &[]),
         "must be file:FOLDER",
     );
+    let absent = "file:/nowhere/colloquy/bak_1";
+    refused(
+        &restored(absent, &folder.work(), &[]),
+        "there is no backup at",
+    );
+    assert!(!Path::new("/nowhere").exists());
+    let file = folder.work().join("file");
+    fs::write(&file, "somebody's").unwrap();
+    refused(&restored(url, &file, &[]), "is no folder");
+    let within = folder_of(url).join("a/b");
+    let inside = "lies in the backup itself";
+    refused(&restored(url, &within, &[]), inside);
+    refused(&restored(url, &folder_of(url), &[]), inside);
+    assert!(!folder_of(url).join("a").exists());
+    assert_eq!(below(&folder.work()), [file]);
+}
+
+#[test]
+fn an_option_that_is_given_twice_is_refused_as_the_others_are() {
+    let folder = Folder::new();
+    let mut command = process::colloquy();
+    command
+        .args(["restore", "file:backups/bak_1", "--to", "a", "--to", "b"])
+        .current_dir(folder.work());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.starts_with("colloquy: --to is given twice\n"),
+        "{said}"
+    );
+    assert!(said.contains("Usage: colloquy"), "{said}");
     assert_eq!(fs::read_dir(folder.work()).unwrap().count(), 0);
-    // A byte that is not the one that was written.
-    let file = PathBuf::from(url.strip_prefix("file:").unwrap()).join("colloquy.db.zst");
-    let mut bytes = fs::read(&file).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    fs::write(&file, bytes).unwrap();
-    refused(&restored(url, &folder.work(), &[]), "damaged");
-    assert!(!folder.work().join("colloquy.db").exists());
+}
+
+/// A file of a backup, what is done to it, and what is said of that.
+struct Damage {
+    file: &'static str,
+    /// What stands in it then; none: it is gone.
+    content: fn(Vec<u8>) -> Option<Vec<u8>>,
+    words: &'static str,
+}
+
+const DAMAGES: [Damage; 7] = [
+    Damage {
+        file: "manifest.json",
+        content: |_| None,
+        words: "there is no backup at file:",
+    },
+    Damage {
+        file: "manifest.json",
+        content: |bytes| Some(bytes[..bytes.len() / 2].to_vec()),
+        words: "/manifest.json is damaged",
+    },
+    Damage {
+        file: "manifest.json",
+        content: |_| Some(b"{\n  \"backup_id\": 1\n}\n".to_vec()),
+        words: "/manifest.json is damaged",
+    },
+    Damage {
+        file: "colloquy.db.key",
+        content: |_| None,
+        words: "/colloquy.db.key is missing",
+    },
+    Damage {
+        file: "colloquy.db.key",
+        content: |bytes| Some(bytes[..10].to_vec()),
+        words: "/colloquy.db.key is damaged",
+    },
+    Damage {
+        file: "colloquy.db.zst",
+        content: |_| None,
+        words: "/colloquy.db.zst is missing",
+    },
+    Damage {
+        file: "colloquy.db.zst",
+        content: |mut bytes| {
+            *bytes.last_mut().unwrap() ^= 1;
+            Some(bytes)
+        },
+        words: "/colloquy.db.zst is damaged",
+    },
+];
+
+#[tokio::test]
+async fn a_restore_that_fails_says_what_is_damaged_and_leaves_the_folder_as_it_was() {
+    let mut server = backed_up().start();
+    let made = made(&server.operator()).await;
+    server.term();
+    let url = made["url"].as_str().unwrap();
+    let folder = Folder::new();
+    let (empty, absent) = (folder.work(), folder.work().join("not/there"));
+    for damage in &DAMAGES {
+        let file = folder_of(url).join(damage.file);
+        let whole = fs::read(&file).unwrap();
+        match (damage.content)(whole.clone()) {
+            Some(content) => fs::write(&file, content).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        for to in [&absent, &empty] {
+            refused(&restored(url, to, &[]), damage.words);
+            let left: Vec<_> = fs::read_dir(folder.work()).unwrap().collect();
+            assert!(left.is_empty(), "{}: {left:?}", damage.words);
+        }
+        fs::write(&file, whole).unwrap();
+    }
+    for to in [&empty, &absent] {
+        let output = restored(url, to, &[]);
+        assert!(output.status.success(), "{output:?}");
+        fs::remove_dir_all(folder.work()).unwrap();
+    }
+}
+
+/// A restore that waits for the rest of a backup's file, and is killed.
+struct Interrupted {
+    file: PathBuf,
+    aside: PathBuf,
+}
+
+impl Interrupted {
+    fn kill(url: &str, to: &Path) -> Self {
+        let file = folder_of(url).join("colloquy.db.zst");
+        let aside = file.with_extension("aside");
+        fs::rename(&file, &aside).unwrap();
+        let made = Command::new("mkfifo").arg(&file).status();
+        assert!(tool::started("mkfifo", made).success());
+        let mut command = process::colloquy();
+        command.args(["restore", url, "--to"]).arg(to);
+        let mut restoring = process::spawn(command);
+        until_now("it has begun to fetch", SOON, || {
+            below(to)
+                .iter()
+                .any(|path| path.ends_with("colloquy-restore.packed"))
+                .then_some(())
+        });
+        refused(&restored(url, to, &[]), "is in use");
+        restoring.kill().unwrap();
+        restoring.wait().unwrap();
+        assert!(!below(to).is_empty());
+        Interrupted { file, aside }
+    }
+}
+
+impl Drop for Interrupted {
+    fn drop(&mut self) {
+        fs::rename(&self.aside, &self.file).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_restore_has_left_goes_with_the_next_and_nothing_that_is_somebodys() {
+    let mut server = backed_up().start();
+    let (account, operator) = (server.account().await, server.operator());
+    let c = account.test();
+    let conversation = c.conversation().await;
+    let made = made(&operator).await;
+    server.term();
+    let url = made["url"].as_str().unwrap();
+    let folder = Folder::new();
+    let to = folder.work().join("data");
+    drop(Interrupted::kill(url, &to));
+    let left = below(&to);
+    for somebodys in [
+        "notes",
+        "packed",
+        "colloquy-restore.txt",
+        "colloquy.db",
+        "colloquy.db.key",
+    ] {
+        let path = to.join(somebodys);
+        fs::write(&path, "somebody's").unwrap();
+        refused(&restored(url, &to, &[]), "is not empty");
+        assert_eq!(fs::read(&path).unwrap(), b"somebody's", "{somebodys}");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(below(&to), left, "{somebodys}");
+    }
+    let output = restored(url, &to, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let mut names: Vec<_> = below(&to)
+        .into_iter()
+        .filter_map(|path| path.file_name().map(OsString::from))
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["colloquy.db", "colloquy.db.key", "colloquy.db.lock"]
+    );
+    let again = backed_up().known().start_in(folder);
+    let c = again.with_key(account.test_key());
+    c.get(&format!("/v1/conversations/{conversation}"))
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn a_copy_of_a_backup_is_restored_wherever_it_lies_and_from_nothing_else() {
+    let mut server = backed_up().start();
+    let (account, operator) = (server.account().await, server.operator());
+    let c = account.test();
+    let conversation = c.conversation().await;
+    let made = made(&operator).await;
+    let original = folder_of(made["url"].as_str().unwrap());
+    // Beside it, and elsewhere.
+    let (beside, elsewhere) = (original.with_file_name("before the update"), Folder::new());
+    copy(&original, &beside);
+    // A list has the backup once, and another one is made all the same.
+    assert_eq!(
+        operator.get("/admin/v1/backups").await.expect(200).total(),
+        1
+    );
+    let later = begun(&operator).await;
+    ended(&operator, &later["backup_id"]).await;
+    server.term();
+    fs::rename(&original, elsewhere.work().join("renamed")).unwrap();
+    let copies = [beside, elsewhere.work().join("renamed")];
+    for copy in &copies {
+        // What lies where it was made is another one's.
+        fs::create_dir_all(&original).unwrap();
+        for file in below(copy) {
+            fs::write(original.join(file.file_name().unwrap()), "another's").unwrap();
+        }
+        let folder = restored_soundly(&format!("file:{}", copy.display()), &[]);
+        let mut again = backed_up().known().start_in(folder);
+        let c = again.with_key(account.test_key());
+        c.get(&format!("/v1/conversations/{conversation}"))
+            .await
+            .expect(200);
+        again.term();
+    }
+}
+
+/// Puts as many manifests of backups that ended into the place, as if they were made every second
+/// before this one; gives their identifiers, the latest first.
+pub(crate) fn older(made: &Answer, count: usize) -> Vec<String> {
+    let folder = folder_of(made["url"].as_str().unwrap());
+    let manifest = fs::read(folder.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let id = made["backup_id"].as_str().unwrap();
+    let ms = u64::from_str_radix(&id[4..16], 16).unwrap();
+    (1..=count)
+        .map(|before| {
+            let ms = ms - 1_000 * before as u64;
+            let id = format!("bak_{ms:012x}{}", &id[16..]);
+            let mut manifest = manifest.clone();
+            manifest["backup_id"] = json!(id);
+            let folder = folder.with_file_name(&id);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+            id
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn backups_are_listed_page_by_page_as_everything_else_is() {
+    let server = backed_up().env("COLLOQUY__BACKUP__KEEP", "100").start();
+    let operator = server.operator();
+    let at = "/admin/v1/backups";
+    let none = operator.get(at).await.expect(200);
+    assert_eq!(
+        none.body,
+        json!({"data": [], "meta": {"total": 0, "limit": 20, "offset": 0}})
+    );
+    let made = made(&operator).await;
+    let mut expected = vec![made["backup_id"].as_str().unwrap().to_owned()];
+    expected.extend(older(&made, 60));
+    let (mut seen, mut next) = (Vec::new(), Some(format!("{at}?limit=25")));
+    while let Some(path) = next {
+        let page = operator.get(&path).await.expect(200);
+        assert_eq!((page.total(), &page["meta"]["limit"]), (61, &json!(25)));
+        seen.extend(page.column("backup_id"));
+        next = page.link("next");
+    }
+    assert_eq!(seen, expected);
+    let first = operator.get(at).await.expect(200);
+    assert_eq!(first.column("backup_id"), expected[..20]);
+    assert_eq!(first.data()[0], made.body);
+    let tag = first.etag();
+    operator
+        .get(at)
+        .with("if-none-match", &tag)
+        .await
+        .expect(304);
+    let oldest = operator.get(&format!("{at}?order=asc&limit=1")).await;
+    assert_eq!(oldest.expect(200).column("backup_id"), expected[60..]);
+    for (query, field) in [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("offset=-1", "offset"),
+        ("order=up", "order"),
+        ("state=failed", "state"),
+    ] {
+        let refused = operator.get(&format!("{at}?{query}")).await;
+        refused.error(400, "invalid_request", field);
+    }
+    // What changes is seen at once.
+    fs::remove_dir_all(folder_of(made["url"].as_str().unwrap()).with_file_name(&expected[60]))
+        .unwrap();
+    assert_eq!(operator.get(at).await.expect(200).total(), 60);
+}
+
+#[tokio::test]
+async fn a_damaged_manifest_hides_no_other_backup_and_the_next_is_made() {
+    let server = backed_up().start();
+    let operator = server.operator();
+    let first = made(&operator).await;
+    let at = format!("/admin/v1/backups/{}", older(&first, 1)[0]);
+    operator.get(&at).await.expect(200);
+    let folder = folder_of(first["url"].as_str().unwrap());
+    let damaged = folder.with_file_name(at.rsplit('/').next().unwrap());
+    fs::write(damaged.join("manifest.json"), "{\"backup_id\":").unwrap();
+    operator.get(&at).await.error(404, "not_found", "");
+    let all = operator.get("/admin/v1/backups").await.expect(200);
+    assert_eq!(*all.data(), std::slice::from_ref(&first.body));
+    made(&operator).await;
+    assert_eq!(
+        operator.get("/admin/v1/backups").await.expect(200).total(),
+        2
+    );
+    let told = server
+        .log()
+        .lines()
+        .filter(|line| line.contains("its manifest is damaged"))
+        .count();
+    assert_eq!(told, 1, "it is told once");
+    assert!(damaged.exists());
+}
+
+/// What the OpenAPI document says of an operation on backups.
+fn documented<'d>(document: &'d Value, path: &str, method: &str) -> &'d Value {
+    let operation = &document["paths"][path][method];
+    assert!(operation.is_object(), "{method} {path}");
+    operation
+}
+
+#[tokio::test]
+async fn a_backup_is_as_the_document_says_and_has_a_tag_of_its_own() {
+    let server = backed_up().start();
+    let operator = server.operator();
+    let begun = begun(&operator).await;
+    let tag_before = begun.etag();
+    let at = format!("/admin/v1/backups/{}", begun.id("backup_id"));
+    ended(&operator, &begun["backup_id"]).await;
+    let shown = operator.get(&at).await.expect(200);
+    let tag = shown.etag();
+    assert!(!tag.starts_with("W/") && tag != tag_before, "{shown}");
+    assert_eq!(shown.header("cache-control"), "private, no-cache");
+    operator
+        .get(&at)
+        .with("if-none-match", &tag)
+        .await
+        .expect(304);
+    operator
+        .get(&at)
+        .with("if-none-match", &tag_before)
+        .await
+        .expect(200);
+    let document = operator.get("/openapi.json").await.expect(200).body;
+    let path = "/admin/v1/backups/{backup_id}";
+    let responses = &documented(&document, path, "get")["responses"];
+    assert!(responses["304"].is_object(), "{responses}");
+    let pattern = &document["components"]["parameters"]["backup_id"]["schema"]["pattern"];
+    assert!(pattern.as_str().unwrap().starts_with("^bak_"), "{pattern}");
+    let fields: BTreeSet<_> = shown.body.as_object().unwrap().keys().collect();
+    let schema = &document["components"]["schemas"]["Backup"];
+    let known: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(fields, known, "{schema}");
+    assert_eq!(
+        schema["properties"]["error"]["type"],
+        json!(["string", "null"])
+    );
+    let list = documented(&document, "/admin/v1/backups", "get");
+    let schema = &list["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(schema["$ref"], "#/components/schemas/BackupPage");
 }
 
 #[tokio::test]

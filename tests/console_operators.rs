@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::backups::{begun, ended, older};
 use crate::support::console::{PASSWORD, Person, Seen};
 use crate::support::{Server, Setup, account, shared, until};
 
@@ -397,6 +398,31 @@ async fn a_backup_is_made_and_shown() {
         .unwrap()
         .to_owned();
     assert!(page.contains(&url), "{page}");
+}
+
+#[tokio::test]
+async fn many_backups_are_shown_page_by_page() {
+    let setup = Setup::default()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .env("COLLOQUY__BACKUP__URL", "file:backups")
+        .env("COLLOQUY__BACKUP__EVERY_HOURS", "0");
+    let server = setup.start();
+    let made = begun(&server.operator()).await;
+    let made = ended(&server.operator(), &made["backup_id"]).await;
+    let older = older(&made, 29);
+    let operator = Person::operator(&server).await;
+    let first = operator.page("/console/backups").await;
+    assert!(
+        first.contains("30") && first.contains("rel=\"next\""),
+        "{first}"
+    );
+    assert_eq!(first.matches("bak_").count(), 25, "{first}");
+    let second = operator.page("/console/backups?page=2").await;
+    assert!(second.contains(&older[28]) && !second.contains(&older[0]));
+    assert_eq!(second.matches("bak_").count(), 5, "{second}");
+    // What the page asks for again and again is its own part of the list.
+    let again = between(&second, "hx-get=\"", "\"");
+    assert_eq!(again, "/console/backups?page=2");
 }
 
 #[tokio::test]

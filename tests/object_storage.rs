@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::process::Output;
 use std::time::Duration;
 
 use chrono::DateTime;
@@ -46,6 +47,7 @@ on_each_provider!(
     a_check_finds_what_is_missing_in_the_bucket_and_what_nobody_knows,
     while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes_on,
     backups_are_kept_in_the_bucket_and_restored_out_of_it,
+    a_backup_that_was_moved_is_restored_from_where_it_is_and_what_is_missing_is_named,
     a_backup_without_its_bucket_is_refused_and_the_next_is_made,
 );
 
@@ -238,6 +240,17 @@ async fn backup(operator: &Client) -> Answer {
     ended(operator, &begun["backup_id"]).await
 }
 
+/// Restores into `data` of this folder.
+fn restored(bucket: &Bucket, url: &str, folder: &Folder) -> Output {
+    let mut restoring = process::colloquy();
+    restoring
+        .args(["restore", url, "--to"])
+        .arg(folder.work().join("data"))
+        .env("COLLOQUY__BACKUP__ENDPOINT", bucket.endpoint())
+        .envs(bucket.credentials());
+    restoring.output().unwrap()
+}
+
 async fn backups_are_kept_in_the_bucket_and_restored_out_of_it(bucket: Bucket) {
     let mut server = backed_up(&bucket);
     let (account, operator) = (server.account().await, server.operator());
@@ -269,13 +282,7 @@ async fn backups_are_kept_in_the_bucket_and_restored_out_of_it(bucket: Bucket) {
     .await;
     server.term();
     let folder = Folder::new();
-    let mut restoring = process::colloquy();
-    restoring
-        .args(["restore", last.as_str().unwrap(), "--to"])
-        .arg(folder.work().join("data"))
-        .env("COLLOQUY__BACKUP__ENDPOINT", bucket.endpoint())
-        .envs(bucket.credentials());
-    let restored = restoring.output().unwrap();
+    let restored = restored(&bucket, last.as_str().unwrap(), &folder);
     assert!(restored.status.success(), "{restored:?}");
     let mut again = bucket
         .setup()
@@ -287,6 +294,52 @@ async fn backups_are_kept_in_the_bucket_and_restored_out_of_it(bucket: Bucket) {
     let found = c.get(&messages).await.expect(200);
     assert_eq!(found.data()[0]["content"], json!(words));
     again.term();
+}
+
+async fn a_backup_that_was_moved_is_restored_from_where_it_is_and_what_is_missing_is_named(
+    mut bucket: Bucket,
+) {
+    let mut server = backed_up(&bucket);
+    let made = backup(&server.operator()).await;
+    assert_eq!(made["state"], "finished", "{made}");
+    server.term();
+    let id = made.id("backup_id");
+    bucket.rename(&format!("backups/{id}"), "archive/2026/before-the-update");
+    let folder = Folder::new();
+    let absent = restored(&bucket, made["url"].as_str().unwrap(), &folder);
+    let url = bucket.url("archive/2026/before-the-update");
+    let whole = restored(&bucket, &url, &Folder::new());
+    assert!(whole.status.success(), "{whole:?}");
+    let objects = bucket.objects();
+    let key = objects
+        .iter()
+        .find(|name| name.ends_with("colloquy.db.key"));
+    bucket.delete(key.unwrap());
+    let missing = restored(&bucket, &url, &folder);
+    bucket.close();
+    let away = restored(&bucket, &url, &folder);
+    for (refused, words) in [
+        (
+            absent,
+            format!("there is no backup at {}", made["url"].as_str().unwrap()),
+        ),
+        (missing, format!("{url}/colloquy.db.key is missing")),
+        (away, format!("{url}/manifest.json can't be read")),
+    ] {
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(&words), "{said}");
+        // Before it stand the tries of the bucket's client, in the log.
+        let told = said.lines().filter(|line| line.starts_with("colloquy: "));
+        assert_eq!(told.count(), 1, "{said}");
+        assert!(
+            said.trim_end()
+                .lines()
+                .last()
+                .unwrap()
+                .starts_with("colloquy: ")
+        );
+    }
+    assert!(!folder.work().join("data").exists());
 }
 
 async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made(mut bucket: Bucket) {

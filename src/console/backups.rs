@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::figures::{bytes, live, part};
 use super::layout::{self, Page, csrf};
-use super::parts::{badge, empty, grouped, heading, number, text, time};
+use super::parts::{badge, empty, grouped, heading, listing, number, pages, target, text, time};
 use super::reply::Reply;
 use super::session::{self, Session};
 use super::{Asked, Visit};
@@ -30,8 +30,8 @@ pub(super) async fn answer(
 }
 
 async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
-    let found = session.get(API).await?;
-    let shown = table(&found);
+    let found = session.get(&listing(visit, API, &[])).await?;
+    let shown = html! { (table(&found)) (pages(visit, &found)) };
     if visit.is_fragment() {
         return Ok(Reply::part(shown));
     }
@@ -41,7 +41,7 @@ async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
     let about = "Whole copies of the store, made while it serves. Where and how often: [backup] in config.toml.";
     let content = html! {
         (heading("Backups", about, now))
-        (live(HERE, 5, shown))
+        (live(&target(HERE, &[("page", &visit.query("page"))]), 5, shown))
         p.faint { "To restore one: " code { "colloquy restore URL --to FOLDER" } ", with the URL of the table." }
     };
     Ok(layout::page(
@@ -53,7 +53,7 @@ async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
 
 fn table(found: &Found) -> Markup {
     html! {
-        @if found.items().is_empty() {
+        @if found.total() == 0 {
             (empty("No backups", "None was made yet, or there is no place for them.", html! {}))
         } @else {
             div.table tabindex="0" { table {

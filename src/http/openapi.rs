@@ -208,6 +208,12 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "share_id" => "shr",
         "comment_id" => "cmt",
         "client_id" => "cli",
+        "attachment_id" => "att",
+        "erasure_id" => "era",
+        "operator_id" => "usr",
+        "backup_id" => "bak",
+        "version_id" => "ver",
+        "node" => "node",
         _ => "key",
     };
     names
@@ -217,6 +223,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
                 "token" => "^[A-Za-z0-9]{49}$".to_owned(),
                 "actor_kind" => "^[a-z_]{1,40}$".to_owned(),
                 "actor_id" => "^[a-z0-9_]{1,50}$".to_owned(),
+                "host" => "^[A-Za-z0-9.-]{1,253}$".to_owned(),
                 _ => format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", prefix(name)),
             };
             json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "pattern": pattern}})

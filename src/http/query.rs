@@ -193,10 +193,7 @@ fn cursor<K: Prefix>(name: &'static str, text: &str) -> Result<Cursor, Problem> 
         let noun = K::NOUN.rsplit(' ').next().unwrap_or_default();
         Problem::invalid(name, format!("must be a valid {noun} ID"))
     })?;
-    Ok(Cursor {
-        number: id.number(),
-        tail: id.tail(),
-    })
+    Ok(Cursor::of(id))
 }
 
 #[cfg(test)]

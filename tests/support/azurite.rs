@@ -2,6 +2,7 @@
 //! from `tests/azurite`. It keeps objects together in files of its own and lets them go there later,
 //! so what a container holds is asked of it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use chrono::{TimeDelta, Utc};
 use ring::hmac;
+use tempfile::NamedTempFile;
 
 use super::tool;
 
@@ -56,8 +58,16 @@ pub(crate) fn content(container: &str, name: &Path) -> Option<Vec<u8>> {
 }
 
 /// Puts one into it.
-pub(crate) fn put(container: &str, name: &Path, content: &str) {
-    let blob = ["--header", "x-ms-blob-type: BlockBlob", "--data", content];
+pub(crate) fn put(container: &str, name: &Path, content: &[u8]) {
+    let file = NamedTempFile::new().unwrap();
+    fs::write(file.path(), content).unwrap();
+    let content = format!("@{}", file.path().display());
+    let blob = [
+        "--header",
+        "x-ms-blob-type: BlockBlob",
+        "--data-binary",
+        &content,
+    ];
     let put = [&["--request", "PUT"][..], &blob].concat();
     ask(&put, &format!("{container}/{}", name.display()), "").expect("it is put");
 }

@@ -170,7 +170,29 @@ impl Bucket {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, content).unwrap();
             }
-            Provider::Azure => azurite::put(&self.container(), Path::new(name), content),
+            Provider::Azure => azurite::put(&self.container(), Path::new(name), content.as_bytes()),
+        }
+    }
+
+    /// Moves all that lies under a prefix to another one.
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        match self.provider {
+            Provider::S3 => {
+                let below = self.folder.path().join(NAME);
+                fs::create_dir_all(below.join(to).parent().unwrap()).unwrap();
+                fs::rename(below.join(from), below.join(to)).unwrap();
+            }
+            Provider::Azure => {
+                let container = self.container();
+                for name in azurite::names(&container) {
+                    let Ok(rest) = name.strip_prefix(from) else {
+                        continue;
+                    };
+                    let content = azurite::content(&container, &name).unwrap();
+                    azurite::put(&container, &Path::new(to).join(rest), &content);
+                    azurite::delete(&container, &name);
+                }
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::entity_number::EntityNumber;
+use crate::id::{Id, Prefix};
 
 /// Which part of a list is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,13 +27,24 @@ pub enum Start {
     Before(Cursor),
 }
 
-/// A thing of a list, by the two parts of its identifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A thing of a list, by the two parts of its identifier. Ordered by creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     /// [`colloquy_model::id::Id::number`]
     pub number: EntityNumber,
     /// [`colloquy_model::id::Id::tail`]
     pub tail: u64,
+}
+
+impl Cursor {
+    /// What this identifier names.
+    #[must_use]
+    pub fn of<K: Prefix>(id: Id<K>) -> Self {
+        Cursor {
+            number: id.number(),
+            tail: id.tail(),
+        }
+    }
 }
 
 impl Start {
@@ -88,6 +100,92 @@ impl Page {
             last: None,
             before: false,
             after: false,
+        }
+    }
+}
+
+/// A part of a list that is whole in memory.
+#[derive(Debug)]
+pub struct Part<T> {
+    /// What stands in the part, in the order that was asked for.
+    pub items: Vec<T>,
+    /// How many the whole list has.
+    pub total: u64,
+    /// Whether anything stands before the first one.
+    pub before: bool,
+    /// Whether anything follows the last one.
+    pub after: bool,
+}
+
+impl<T> Part<T> {
+    /// The part that is asked for of these, which come in order of their creation.
+    #[must_use]
+    pub fn of(mut all: Vec<T>, place: impl Fn(&T) -> Cursor, paging: Paging) -> Self {
+        if paging.order == Order::Desc {
+            all.reverse();
+        }
+        let is_before = |one: Cursor, other: Cursor| match paging.order {
+            Order::Asc => one < other,
+            Order::Desc => one > other,
+        };
+        let limit = usize::try_from(paging.limit).unwrap_or(0);
+        // The thing that a cursor names may be gone.
+        let (first, end) = match paging.start {
+            Start::Offset(offset) => {
+                let first = usize::try_from(offset).unwrap_or(usize::MAX);
+                (first, first.saturating_add(limit).min(all.len()))
+            }
+            Start::After(cursor) => {
+                let first = all.partition_point(|one| !is_before(cursor, place(one)));
+                (first, first.saturating_add(limit).min(all.len()))
+            }
+            Start::Before(cursor) => {
+                let end = all.partition_point(|one| is_before(place(one), cursor));
+                (end.saturating_sub(limit), end)
+            }
+        };
+        Part {
+            total: u64::try_from(all.len()).unwrap_or(u64::MAX),
+            before: first > 0 && !all.is_empty(),
+            after: end < all.len(),
+            items: all.drain(first.min(end)..end).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_begins_where_it_is_asked_to_in_either_direction() {
+        let place = |number: &u64| Cursor {
+            number: EntityNumber(*number),
+            tail: 0,
+        };
+        let part = |start, order| {
+            let paging = Paging {
+                limit: 2,
+                start,
+                order,
+            };
+            // The one of number 4 is gone.
+            let part = Part::of(vec![1, 2, 3, 5, 6], place, paging);
+            assert_eq!(part.total, 5);
+            (part.items, part.before, part.after)
+        };
+        let (after, before) = (Start::After(place(&4)), Start::Before(place(&4)));
+        for (start, order, expected) in [
+            (Start::Offset(0), Order::Asc, (vec![1, 2], false, true)),
+            (Start::Offset(0), Order::Desc, (vec![6, 5], false, true)),
+            (Start::Offset(3), Order::Desc, (vec![2, 1], true, false)),
+            (Start::Offset(9), Order::Desc, (vec![], true, false)),
+            (after, Order::Asc, (vec![5, 6], true, false)),
+            (after, Order::Desc, (vec![3, 2], true, true)),
+            (before, Order::Asc, (vec![2, 3], true, true)),
+            (before, Order::Desc, (vec![6, 5], false, true)),
+        ] {
+            assert_eq!(part(start, order), expected, "{start:?} {order:?}");
         }
     }
 }

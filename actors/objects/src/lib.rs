@@ -9,6 +9,7 @@ mod location;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -39,6 +40,8 @@ const PART_BYTES: usize = 8 << 20;
 pub const FILE_BYTES_MAX: u64 = PART_BYTES as u64 * 10_000;
 /// Parts that are under way at once.
 const PARTS_AT_ONCE: usize = 2;
+/// Characters of what a service says to a failure: some say it on a page.
+const REASON_MAX: usize = 300;
 
 /// Why a file could not be put, read or deleted.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,19 @@ impl ObjectError {
             self,
             ObjectError::Storage(object_store::Error::NotFound { .. })
         )
+    }
+
+    /// What the system or the storage's service says to it, without what was done on the way there: in
+    /// one line, however it was written.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let mut last: &dyn Error = self;
+        while let Some(source) = last.source() {
+            last = source;
+        }
+        let text = last.to_string();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").chars().take(REASON_MAX).collect()
     }
 }
 
@@ -128,6 +144,18 @@ impl Objects {
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.folder.is_some()
+    }
+
+    /// The files whose names begin with this folder, each by the rest of its name.
+    #[must_use]
+    pub fn below(&self, folder: &str) -> Self {
+        Objects {
+            storage: Arc::clone(&self.storage),
+            prefix: self.path(folder),
+            url: self.url(folder),
+            folder: self.folder.as_ref().map(|own| own.join(folder)),
+            signer: self.signer.clone(),
+        }
     }
 
     /// How whoever reads settings finds what these names begin with.

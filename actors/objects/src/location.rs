@@ -156,6 +156,15 @@ impl Location {
         }
     }
 
+    /// The folder, where it is one of this machine.
+    #[must_use]
+    pub fn folder(&self) -> Option<&FilePath> {
+        match &self.kind {
+            Kind::Folder(folder) => Some(folder),
+            Kind::Bucket { .. } => None,
+        }
+    }
+
     /// Opens it; a folder that is missing is made. Credentials of a cloud are taken from the
     /// environment as the provider's own tools read them (`AWS_…`, `GOOGLE_…`, `AZURE_…`). What is
     /// wrong with them shows with the first file.
@@ -163,13 +172,23 @@ impl Location {
     /// # Errors
     /// The folder can't be made, or settings of the provider are missing.
     pub fn open(&self) -> Result<Objects, ObjectError> {
+        if let Kind::Folder(folder) = &self.kind {
+            // What is kept may be for nobody else on the machine.
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+        }
+        self.open_existing()
+    }
+
+    /// The same to read what is there: no folder is made.
+    ///
+    /// # Errors
+    /// There is no such folder, or settings of the provider are missing.
+    pub fn open_existing(&self) -> Result<Objects, ObjectError> {
         match &self.kind {
             Kind::Folder(folder) => {
-                // What is kept may be for nobody else on the machine.
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(folder)?;
                 let folder = folder.canonicalize()?;
                 let storage = LocalFileSystem::new_with_prefix(&folder)?
                     .with_fsync(true)

@@ -100,3 +100,18 @@ async fn a_secret_is_its_owners_alone_and_what_a_dead_process_left_is_not_listed
     std::fs::write(folder.path().join("keys/a.pem#170"), "half").unwrap();
     assert_eq!(objects.list("keys").await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn files_below_a_folder_have_the_rest_of_their_names_and_reading_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (objects, missing) = (open(folder.path()), folder.path().join("missing"));
+    let below = objects.below("a/b");
+    below.put_secret("c", "1".into()).await.unwrap();
+    assert_eq!(objects.get("a/b/c").await.unwrap(), "1");
+    assert_eq!(below.get("c").await.unwrap(), "1");
+    assert_eq!(below.list("").await.unwrap()[0].name, "c");
+    assert_eq!(below.url("c"), objects.url("a/b/c"));
+    let location = Location::parse(&format!("file:{}", missing.display()), "").unwrap();
+    assert!(location.open_existing().is_err());
+    assert!(!missing.exists());
+}

@@ -5,16 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::catalog::Catalog;
 use super::manifest::{BackupState, FILE, FileOfBackup, KEY, Manifest, SEALED_FILE};
 use super::packing;
-use super::restore::{Fetched, RestoreError, fetch};
+use super::restore::{Fetched, RestoreError, WholeBackup};
 use super::settings::BackupSettings;
 use crate::sealing::{GivenKeys, texts};
 use crate::store::{SnapshotError, Store, sqlite};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use colloquy_model::position::Position;
-use colloquy_objects::{ObjectError, Objects, remove_large};
+use colloquy_objects::{ObjectError, remove_large};
 use colloquy_runtime::{offload, private_file};
 
 /// Between two syncs of the copy: some megabytes.
@@ -39,7 +40,7 @@ pub(super) enum MakeError {
 
 /// Makes backups, one after the other.
 pub(super) struct Maker<'m> {
-    pub(super) objects: &'m Objects,
+    pub(super) catalog: &'m Catalog,
     pub(super) settings: &'m BackupSettings,
     pub(super) store: &'m dyn Store,
 }
@@ -87,13 +88,11 @@ impl Maker<'_> {
             sealed_under: name,
         };
         self.aside(move || remove_large(&copy)).await?;
-        self.objects
-            .put_file(&manifest.named(&file.name), &packed)
-            .await?;
+        let place = manifest.place(self.catalog.objects());
+        place.put_file(&file.name, &packed).await?;
         if file.has_key {
             let key = BASE64_STANDARD.encode(keys.present().bytes());
-            let name = manifest.named(KEY);
-            self.objects.put_secret(&name, key.into()).await?;
+            place.put_secret(KEY, key.into()).await?;
         }
         self.aside(move || remove_large(&packed)).await?;
         manifest.file = Some(file);
@@ -145,7 +144,9 @@ impl Maker<'_> {
             present: Some(self.store.master_keys().present().clone()),
             previous: None,
         };
-        let Fetched { database } = fetch(self.objects, manifest, &folder, keys).await?;
+        let place = manifest.place(self.catalog.objects());
+        let backup = WholeBackup::of(&place, manifest).await?;
+        let Fetched { database, .. } = backup.fetch(&folder, keys).await?;
         let restored = database.clone();
         let check = move || Ok(sqlite::check(&database));
         let findings = self.aside(check).await?.map_err(RestoreError::Open)?;
@@ -165,14 +166,15 @@ impl Maker<'_> {
     /// # Errors
     /// They are still there.
     pub(super) async fn let_go(&self, store: &str) -> Result<(), ObjectError> {
-        let all = Manifest::all(self.objects, store).await?;
+        let all = self.catalog.all(store).await?;
         for whole in [true, false] {
             // None is being made: what says so was left by an earlier process.
             let of_them = all
                 .iter()
+                .rev()
                 .filter(|one| (one.state == BackupState::Finished) == whole);
             for old in of_them.skip(self.settings.keep) {
-                old.delete(self.objects).await?;
+                old.delete(self.catalog.objects()).await?;
             }
         }
         Ok(())

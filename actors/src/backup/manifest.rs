@@ -8,7 +8,7 @@ use colloquy_objects::{ObjectError, Objects};
 use serde::{Deserialize, Serialize};
 
 /// The name of a manifest in the backup's folder.
-const NAME: &str = "manifest.json";
+pub(super) const NAME: &str = "manifest.json";
 /// The name of the file, and of one that is sealed.
 pub(super) const FILE: &str = "colloquy.db.zst";
 pub(super) const SEALED_FILE: &str = "colloquy.db.zst.sealed";
@@ -76,66 +76,54 @@ impl Manifest {
         }
     }
 
-    /// The name of something in its folder.
-    pub(super) fn named(&self, name: &str) -> String {
-        format!("{}/{name}", self.backup_id)
+    /// Where its files are, of all backups that are kept.
+    pub(super) fn place(&self, all: &Objects) -> Objects {
+        all.below(&self.backup_id.to_string())
     }
 
     /// Keeps it as it is now.
     ///
     /// # Errors
     /// What is kept may be as it was before.
-    pub(super) async fn put(&self, objects: &Objects) -> Result<(), ObjectError> {
+    pub(super) async fn put(&self, all: &Objects) -> Result<(), ObjectError> {
         let content: Bytes = json::bytes(self);
-        objects.put_secret(&self.named(NAME), content).await
+        self.place(all).put_secret(NAME, content).await
     }
 
     /// Deletes the backup, and last what says that it is there.
     ///
     /// # Errors
     /// A part of it is left, and the manifest with it: it can be deleted again.
-    pub(super) async fn delete(&self, objects: &Objects) -> Result<(), ObjectError> {
-        let mut parts = objects.list(&self.backup_id.to_string()).await?;
-        parts.sort_unstable_by_key(|part| part.name.ends_with(NAME));
+    pub(super) async fn delete(&self, all: &Objects) -> Result<(), ObjectError> {
+        let place = self.place(all);
+        let mut parts = place.list("").await?;
+        parts.sort_unstable_by_key(|part| part.name == NAME);
         // No list has what a process that died has put of a file.
         for file in [FILE, SEALED_FILE] {
-            objects.delete_unfinished(&self.named(file)).await?;
+            place.delete_unfinished(file).await?;
         }
         for part in parts {
-            objects.delete(&part.name).await?;
+            place.delete(&part.name).await?;
         }
         Ok(())
     }
 
-    /// Reads the one of this backup.
+    /// Reads the one of the backup whose files are there.
     ///
     /// # Errors
     /// There is none, or it is no manifest.
-    pub(super) async fn read(objects: &Objects, backup: &str) -> Result<Self, ObjectError> {
-        let content = objects.get(&format!("{backup}/{NAME}")).await?;
-        let read = serde_json::from_slice(&content);
-        read.map_err(|error| ObjectError::File(error.into()))
+    pub(super) async fn read(place: &Objects) -> Result<Self, ManifestError> {
+        Ok(serde_json::from_slice(&place.get(NAME).await?)?)
     }
+}
 
-    /// All of this store, the latest first.
-    ///
-    /// # Errors
-    /// They can't be read.
-    pub(super) async fn all(objects: &Objects, store: &str) -> Result<Vec<Self>, ObjectError> {
-        let mut all = Vec::new();
-        for object in objects.list("").await? {
-            let Some((backup, NAME)) = object.name.split_once('/') else {
-                continue;
-            };
-            match Self::read(objects, backup).await {
-                Ok(manifest) if manifest.store == store => all.push(manifest),
-                Ok(_) => {}
-                // Deleted meanwhile.
-                Err(error) if error.is_missing() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        all.sort_unstable_by_key(|manifest| std::cmp::Reverse(manifest.backup_id));
-        Ok(all)
-    }
+/// Why there is no manifest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    /// It is not there, or can't be reached.
+    #[error(transparent)]
+    Storage(#[from] ObjectError),
+    /// It is there, and something else.
+    #[error(transparent)]
+    Damaged(#[from] serde_json::Error),
 }

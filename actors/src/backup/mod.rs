@@ -3,9 +3,12 @@
 //! - `maker.rs` makes one: copies the store, packs the copy, puts it, checks it, lets old ones go
 //! - `packing.rs` how the copy is compressed and sealed
 //! - `manifest.rs` what is kept beside it, and is the only record that there is of backups
-//! - `restore.rs` brings one back into a folder
+//! - `catalog.rs` the manifests of all that are kept, read once
+//! - `restore.rs` brings one back; `destination.rs` the folder into which it comes
 //! - `settings.rs` when and where they are made
 
+mod catalog;
+mod destination;
 mod maker;
 mod manifest;
 mod packing;
@@ -22,10 +25,14 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::store::{ReadError, Store};
+use catalog::Catalog;
 use colloquy_model::id::BackupId;
+use colloquy_model::json;
+use colloquy_model::page::{Cursor, Page, Paging, Part};
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{ObjectError, Objects};
 use colloquy_runtime::threads::BackgroundThread;
+pub use destination::DestinationError;
 use maker::Maker;
 pub use manifest::BackupState;
 use manifest::Manifest;
@@ -90,7 +97,7 @@ pub enum BackupError {
 pub struct Backups(Arc<Shared>);
 
 struct Shared {
-    objects: Option<Objects>,
+    catalog: Option<Catalog>,
     settings: BackupSettings,
     store: Arc<dyn Store>,
     running: Mutex<Option<Running>>,
@@ -138,7 +145,7 @@ impl Backups {
     ) -> io::Result<(Self, Option<BackgroundThread>)> {
         let makes = objects.is_some() && store.takes_snapshots();
         let backups = Backups(Arc::new(Shared {
-            objects,
+            catalog: objects.map(Catalog::new),
             settings,
             store,
             running: Mutex::default(),
@@ -164,7 +171,7 @@ impl Backups {
         if !self.0.store.takes_snapshots() {
             return Err(BackupError::Unsupported);
         }
-        let objects = self.objects()?;
+        let objects = self.catalog()?.objects();
         let manifest = Manifest::begin(self.store_name().await?, Timestamp::now());
         let reservation = self.reserve(&manifest)?;
         manifest.put(objects).await?;
@@ -173,19 +180,31 @@ impl Backups {
         Ok(view(&manifest, objects))
     }
 
-    /// All of them, the latest first.
+    /// A part of them, in order of their beginning.
     ///
     /// # Errors
     /// Where they are kept can't be read.
-    pub async fn list(&self) -> Result<Vec<BackupView>, BackupError> {
-        let Ok(objects) = self.objects() else {
-            return Ok(Vec::new());
+    pub async fn list(&self, paging: Paging) -> Result<Page, BackupError> {
+        let Ok(catalog) = self.catalog() else {
+            return Ok(Page::empty());
         };
-        let mut views = Vec::new();
-        for one in self.all(objects).await? {
-            views.push(view(&self.seen(objects, one).await?, objects));
+        let place = |one: &Arc<Manifest>| Cursor::of(one.backup_id);
+        let part = Part::of(self.all(catalog).await?, place, paging);
+        let mut views = Vec::with_capacity(part.items.len());
+        for one in part.items {
+            let seen = self.seen(catalog, Manifest::clone(&one)).await?;
+            views.push(view(&seen, catalog.objects()));
         }
-        Ok(views)
+        let id = |view: Option<&BackupView>| view.map(|view| view.backup_id.to_string());
+        Ok(Page {
+            data: json::bytes(&views),
+            count: u32::try_from(views.len()).unwrap_or(u32::MAX),
+            total: part.total,
+            first: id(views.first()),
+            last: id(views.last()),
+            before: part.before,
+            after: part.after,
+        })
     }
 
     /// One of them; none where there is none.
@@ -193,19 +212,14 @@ impl Backups {
     /// # Errors
     /// Where they are kept can't be read.
     pub async fn get(&self, backup: BackupId) -> Result<Option<BackupView>, BackupError> {
-        let Ok(objects) = self.objects() else {
+        let Ok(catalog) = self.catalog() else {
             return Ok(None);
         };
-        let store = self.store_name().await?;
-        match Manifest::read(objects, &backup.to_string()).await {
-            Ok(manifest) if manifest.store != store => Ok(None),
-            Ok(manifest) => {
-                let seen = self.seen(objects, manifest).await?;
-                Ok(Some(view(&seen, objects)))
-            }
-            Err(error) if error.is_missing() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let Some(manifest) = catalog.get(backup, &self.store_name().await?).await? else {
+            return Ok(None);
+        };
+        let seen = self.seen(catalog, manifest).await?;
+        Ok(Some(view(&seen, catalog.objects())))
     }
 
     /// When the latest was finished, in Unix seconds, and how many have failed since the start.
@@ -240,22 +254,23 @@ impl Backups {
         begun.map(|running| running.manifest)
     }
 
-    async fn all(&self, objects: &Objects) -> Result<Vec<Manifest>, BackupError> {
-        Ok(Manifest::all(objects, &self.store_name().await?).await?)
+    /// All of this store, the oldest first.
+    async fn all(&self, catalog: &Catalog) -> Result<Vec<Arc<Manifest>>, BackupError> {
+        Ok(catalog.all(&self.store_name().await?).await?)
     }
 
     async fn store_name(&self) -> Result<String, ReadError> {
         Ok(self.0.store.store_key().await?.name)
     }
 
-    fn objects(&self) -> Result<&Objects, BackupError> {
-        self.0.objects.as_ref().ok_or(BackupError::NoLocation)
+    fn catalog(&self) -> Result<&Catalog, BackupError> {
+        self.0.catalog.as_ref().ok_or(BackupError::NoLocation)
     }
 
     /// As it is: one that is being made until nothing is left to be done for it, so that whoever sees
     /// how it ended can begin the next. What says that it is being made, and is not, has ended with
     /// an earlier process.
-    async fn seen(&self, objects: &Objects, manifest: Manifest) -> Result<Manifest, ObjectError> {
+    async fn seen(&self, catalog: &Catalog, manifest: Manifest) -> Result<Manifest, ObjectError> {
         let backup = manifest.backup_id;
         if let Some(running) = self.running(backup) {
             return Ok(running);
@@ -264,10 +279,8 @@ impl Backups {
             return Ok(manifest);
         }
         // It may have ended since it was read: that is written before it counts as running no more.
-        let mut seen = match Manifest::read(objects, &backup.to_string()).await {
-            Err(error) if error.is_missing() => manifest,
-            seen => seen?,
-        };
+        let read = catalog.get(backup, &manifest.store).await?;
+        let mut seen = read.unwrap_or(manifest);
         if seen.state == BackupState::Running {
             seen.state = BackupState::Failed;
             seen.error = Some("the server ended before it was done".to_owned());
@@ -277,18 +290,18 @@ impl Backups {
 
     /// Makes those that are asked for and those that are due.
     async fn make_all(&self) {
-        let Ok(objects) = self.objects() else { return };
+        let Ok(catalog) = self.catalog() else { return };
         let maker = Maker {
-            objects,
+            catalog,
             settings: &self.0.settings,
             store: &*self.0.store,
         };
         maker.clear();
-        self.remember_latest(objects).await;
+        self.remember_latest(catalog).await;
         loop {
             match self.begun() {
                 Some(manifest) => self.make(&maker, manifest).await,
-                None => self.begin_if_due(objects).await,
+                None => self.begin_if_due(catalog).await,
             }
             if self.begun().is_none() {
                 // Either somebody asks for one, or it looks by itself.
@@ -299,17 +312,18 @@ impl Backups {
     }
 
     /// Takes up when the latest was finished.
-    async fn remember_latest(&self, objects: &Objects) {
-        let all = self.all(objects).await.unwrap_or_default();
-        let done = all.iter().find(|one| one.state == BackupState::Finished);
+    async fn remember_latest(&self, catalog: &Catalog) {
+        let all = self.all(catalog).await.unwrap_or_default();
+        let is_done = |one: &&Arc<Manifest>| one.state == BackupState::Finished;
+        let done = all.iter().rev().find(is_done);
         let at = done.and_then(|one| one.finished_at);
         let seconds = at.map_or(0, Timestamp::unix_seconds);
         self.0.finished_at.store(seconds, Ordering::Relaxed);
     }
 
-    async fn latest(&self, objects: &Objects) -> Result<Option<Manifest>, BackupError> {
-        match self.all(objects).await?.into_iter().next() {
-            Some(latest) => Ok(Some(self.seen(objects, latest).await?)),
+    async fn latest(&self, catalog: &Catalog) -> Result<Option<Manifest>, BackupError> {
+        match self.all(catalog).await?.last() {
+            Some(latest) => Ok(Some(self.seen(catalog, Manifest::clone(latest)).await?)),
             None => Ok(None),
         }
     }
@@ -330,7 +344,7 @@ impl Backups {
         }
         let now = Timestamp::now();
         manifest.finished_at = Some(now);
-        let put = manifest.put(maker.objects).await;
+        let put = manifest.put(maker.catalog.objects()).await;
         if let Err(error) = put.and(maker.let_go(&manifest.store).await) {
             tracing::error!(%backup, %error, "where backups are kept does not take what became of one");
         } else if manifest.state == BackupState::Finished {
@@ -342,7 +356,7 @@ impl Backups {
         *self.0.running.lock() = None;
     }
 
-    async fn begin_if_due(&self, objects: &Objects) {
+    async fn begin_if_due(&self, catalog: &Catalog) {
         let Some(every) = self.0.settings.every else {
             return;
         };
@@ -350,7 +364,7 @@ impl Backups {
         if self.0.running.lock().is_some() {
             return;
         }
-        let latest = match self.latest(objects).await {
+        let latest = match self.latest(catalog).await {
             Ok(latest) => latest,
             Err(error) => {
                 tracing::warn!(%error, "where backups are kept can't be read");

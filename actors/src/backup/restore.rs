@@ -1,16 +1,18 @@
 //! Brings a backup back into a folder.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::manifest::{BackupState, KEY, Manifest};
+use bytes::Bytes;
+
+use super::destination::{self, DATABASE, Destination, DestinationError, PACKED, unfinished};
+use super::manifest::{BackupState, FileOfBackup, KEY, Manifest, ManifestError, NAME};
 use super::packing;
-use crate::sealing::{GivenKeys, SealedFileError};
+use crate::sealing::{GivenKeys, MasterKey, SealedFileError};
 use crate::store::{Finding, sqlite};
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, NotALocation, ObjectError, Objects, remove_large};
-use colloquy_runtime::{offload, private_file};
+use colloquy_runtime::offload;
 
 /// Why nothing was restored.
 #[derive(Debug, thiserror::Error)]
@@ -18,27 +20,27 @@ pub enum RestoreError {
     /// The URL names no backup.
     #[error("{0}: {1}")]
     Url(String, NotALocation),
-    /// The folder has something in it.
-    #[error("{0} is not empty: name an empty folder, or one that is not there")]
-    NotEmpty(PathBuf),
-    /// There is no such backup.
-    #[error("there is no backup at {0}")]
-    Absent(String),
-    /// It was not made to its end.
-    #[error("this backup was not made to its end: {0}")]
-    NotWhole(String),
-    /// Where it is kept can't be read.
+    /// The folder can't be used.
     #[error(transparent)]
-    Storage(#[from] ObjectError),
-    /// It is not the file that was put there.
-    #[error("its file is damaged: its SHA-256 is not the one that was noted")]
-    Damaged,
+    Destination(#[from] DestinationError),
+    /// There is no such backup.
+    #[error("there is no backup at {0}: give the URL that its server shows, or that of a copy")]
+    Absent(String),
+    /// A part of it is gone.
+    #[error("{0} is missing: copy the backup again if this is a copy, or restore another one")]
+    Missing(String),
+    /// It was not made to its end.
+    #[error("the backup at {0} was not made to its end: {1}")]
+    NotWhole(String, String),
+    /// It can't be reached.
+    #[error("{0} can't be read: {1}")]
+    Unreadable(String, String),
+    /// A part of it is not what was put there.
+    #[error("{0} is damaged: {1}; copy the backup again if this is a copy, or restore another one")]
+    Damaged(String, String),
     /// It can't be unpacked.
-    #[error("its file can't be opened: {0}")]
-    Sealed(#[from] SealedFileError),
-    /// The folder can't be written.
-    #[error("{0}: {1}")]
-    Folder(PathBuf, io::Error),
+    #[error("{0} can't be opened: {1}")]
+    Sealed(String, SealedFileError),
     /// What was restored can't be opened.
     #[error(transparent)]
     Open(#[from] sqlite::OpenError),
@@ -55,98 +57,175 @@ pub struct Restored {
     pub findings: Vec<Finding>,
 }
 
-/// Brings the backup at this URL back into a folder, which is made, and checks it there. Where the
-/// backup is sealed, one of these keys must be the one that it is sealed under.
+/// Brings the backup at this URL back into a folder, which is made, and checks it there. Everything of
+/// it is read below that URL, whatever it was called when it was made. Where the backup is sealed, one
+/// of these keys must be the one that it is sealed under.
 ///
 /// # Errors
-/// Nothing was restored, or a part that can't be used, in files with other names.
+/// Nothing was restored, and the folder is as it was before.
 pub async fn restore(
     (url, endpoint): (&str, &str),
     folder: &Path,
     keys: GivenKeys,
 ) -> Result<Restored, RestoreError> {
-    let absent = || RestoreError::Absent(url.to_owned());
-    let (location, backup) = url
-        .trim_end_matches('/')
-        .rsplit_once('/')
-        .ok_or_else(absent)?;
-    let location = Location::parse(location, endpoint)
-        .map_err(|error| RestoreError::Url(url.to_owned(), error))?;
-    let here = |error| RestoreError::Folder(folder.to_owned(), error);
-    if fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some()) {
-        return Err(RestoreError::NotEmpty(folder.to_owned()));
-    }
-    let objects = location.open()?;
-    let manifest = Manifest::read(&objects, backup).await;
-    let manifest = manifest.map_err(|error| match error.is_missing() {
-        true => absent(),
-        false => error.into(),
+    let location = Location::parse(url.trim_end_matches('/'), endpoint);
+    let location = location.map_err(|error| RestoreError::Url(url.to_owned(), error))?;
+    destination::check_apart(folder, &location)?;
+    destination::check_empty(folder)?;
+    let place = location.open_existing().map_err(|error| match &error {
+        ObjectError::File(file) if file.kind() == io::ErrorKind::NotFound => {
+            RestoreError::Absent(url.to_owned())
+        }
+        ObjectError::File(_) | ObjectError::Storage(_) => {
+            RestoreError::Unreadable(url.to_owned(), error.reason())
+        }
     })?;
-    private_file::ensure_folder(folder).map_err(here)?;
-    let Fetched { database } = fetch(&objects, &manifest, folder, keys).await?;
-    let findings = sqlite::check(&database)?;
+    let manifest = manifest_of(&place, url).await?;
+    let backup = WholeBackup::of(&place, &manifest).await?;
+    let destination = Destination::take(folder, backup.key.as_deref())?;
+    let fetched = backup.fetch(folder, keys).await?;
+    let findings = sqlite::check(&fetched.database)?;
     Ok(Restored {
-        database,
+        database: destination.keep(&fetched.database, fetched.key.as_deref())?,
         begun_at: manifest.started_at,
         findings,
     })
 }
 
-/// What was fetched: a file that a server can be started on.
-pub(super) struct Fetched {
-    pub(super) database: PathBuf,
+async fn manifest_of(place: &Objects, url: &str) -> Result<Manifest, RestoreError> {
+    Manifest::read(place).await.map_err(|error| match error {
+        ManifestError::Storage(error) if error.is_missing() => RestoreError::Absent(url.to_owned()),
+        ManifestError::Storage(error) => unreadable(place, NAME, &error),
+        ManifestError::Damaged(error) => {
+            let (line, column) = (error.line(), error.column());
+            let what = format!("at line {line}, column {column} it is no manifest of a backup");
+            RestoreError::Damaged(place.url(NAME), what)
+        }
+    })
 }
 
-/// Fetches a backup into a folder and unpacks it there.
-///
-/// # Errors
-/// There is no file of the name that a server would look for.
-pub(super) async fn fetch(
-    objects: &Objects,
-    manifest: &Manifest,
-    folder: &Path,
-    keys: GivenKeys,
-) -> Result<Fetched, RestoreError> {
-    let Some(file) = &manifest.file else {
-        let why = manifest.error.clone();
-        return Err(RestoreError::NotWhole(match manifest.state {
-            BackupState::Running => "it is being made".to_owned(),
-            BackupState::Finished | BackupState::Failed => {
-                why.unwrap_or_else(|| "it has no file".to_owned())
+/// A backup that was made to its end.
+pub(super) struct WholeBackup<'b> {
+    place: &'b Objects,
+    file: &'b FileOfBackup,
+    /// The master key that goes along, in base64.
+    key: Option<Bytes>,
+}
+
+/// What was fetched: a file that a server could be started on if it had its name, and the master key
+/// that goes along.
+pub(super) struct Fetched {
+    pub(super) database: PathBuf,
+    pub(super) key: Option<PathBuf>,
+}
+
+impl<'b> WholeBackup<'b> {
+    /// The one that is there; what is small of it is read.
+    ///
+    /// # Errors
+    /// It was not made to its end, or its key is not there.
+    pub(super) async fn of(
+        place: &'b Objects,
+        manifest: &'b Manifest,
+    ) -> Result<Self, RestoreError> {
+        let Some(file) = &manifest.file else {
+            let why = match (manifest.state, &manifest.error) {
+                (BackupState::Running, _) => "it is being made, or its server ended",
+                (BackupState::Finished | BackupState::Failed, Some(error)) => error,
+                (BackupState::Finished | BackupState::Failed, None) => "it has no file",
+            };
+            let url = place.url("").trim_end_matches('/').to_owned();
+            return Err(RestoreError::NotWhole(url, why.to_owned()));
+        };
+        let key = match file.has_key {
+            false => None,
+            true => {
+                let key = place.get(KEY).await;
+                let key = key.map_err(|error| unreadable(place, KEY, &error))?;
+                let text = std::str::from_utf8(&key).ok();
+                if text.and_then(MasterKey::from_base64).is_none() {
+                    let what = "it holds no master key".to_owned();
+                    return Err(RestoreError::Damaged(place.url(KEY), what));
+                }
+                Some(key)
             }
-        }));
-    };
-    let here = |error| RestoreError::Folder(folder.to_owned(), error);
-    let (packed, unpacked) = (folder.join("packed"), folder.join("unpacked"));
-    let database = folder.join("colloquy.db");
-    packing::private(&packed).map_err(here)?;
-    objects
-        .get_file(&manifest.named(&file.name), &packed)
-        .await?;
-    let is_sealed = file.sealed_under.is_some();
-    let (expected, from, to) = (file.sha256.clone(), packed.clone(), unpacked.clone());
-    let opened = offload::run_on_batch_cores((), move || {
-        if packing::sha256(&from).map_err(SealedFileError::Read)? != expected {
-            return Err(RestoreError::Damaged);
-        }
-        Ok(packing::unpack(&from, &to, is_sealed.then_some(&keys))?)
-    });
-    opened
-        .await
-        .unwrap_or_else(|| Err(here(io::Error::other("it panicked"))))?;
-    if file.has_key {
-        let key = objects.get(&manifest.named(KEY)).await?;
-        let path = folder.join(KEY);
-        let written = packing::private(&path).and_then(|mut file| {
-            file.write_all(&key)?;
-            file.sync_all()
-        });
-        written.map_err(here)?;
+        };
+        Ok(WholeBackup { place, file, key })
     }
-    remove_large(&packed).map_err(here)?;
-    fs::rename(&unpacked, &database).map_err(here)?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(here)?;
-    Ok(Fetched { database })
+
+    /// Fetches it into a folder and unpacks it there, under names that no server looks for.
+    ///
+    /// # Errors
+    /// Some of it may be in the folder.
+    pub(super) async fn fetch(
+        &self,
+        folder: &Path,
+        keys: GivenKeys,
+    ) -> Result<Fetched, RestoreError> {
+        let here = |error| DestinationError::File(folder.to_owned(), error);
+        let packed = unfinished(folder, PACKED);
+        packing::private(&packed).map_err(here)?;
+        let got = self.place.get_file(&self.file.name, &packed).await;
+        got.map_err(|error| match error {
+            ObjectError::File(error) => here(error).into(),
+            ObjectError::Storage(_) => unreadable(self.place, &self.file.name, &error),
+        })?;
+        let fetched = Fetched {
+            database: unfinished(folder, DATABASE),
+            key: self.key.as_ref().map(|_| unfinished(folder, KEY)),
+        };
+        self.unpack(&packed, &fetched.database, keys).await?;
+        remove_large(&packed).map_err(here)?;
+        if let (Some(key), Some(path)) = (&self.key, &fetched.key) {
+            let written = packing::private(path).and_then(|mut file| {
+                file.write_all(key)?;
+                file.sync_all()
+            });
+            written.map_err(here)?;
+        }
+        Ok(fetched)
+    }
+
+    async fn unpack(&self, from: &Path, to: &Path, keys: GivenKeys) -> Result<(), RestoreError> {
+        let url = self.place.url(&self.file.name);
+        let is_sealed = self.file.sealed_under.is_some();
+        let (expected, from, to) = (self.file.sha256.clone(), from.to_owned(), to.to_owned());
+        let full = to.clone();
+        let opened = offload::run_on_batch_cores((), move || {
+            let found = packing::sha256(&from).map_err(SealedFileError::Read);
+            match found {
+                Ok(found) if found != expected => Ok(false),
+                Ok(_) => packing::unpack(&from, &to, is_sealed.then_some(&keys)).map(|()| true),
+                Err(error) => Err(error),
+            }
+        });
+        let panicked = || Err(io::Error::other("it panicked").into());
+        match opened.await.unwrap_or_else(panicked) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let what = "its SHA-256 is not the one that was noted".to_owned();
+                Err(RestoreError::Damaged(url, what))
+            }
+            Err(SealedFileError::Read(error)) if error.kind() == io::ErrorKind::StorageFull => {
+                Err(DestinationError::File(full, error).into())
+            }
+            Err(error) => Err(RestoreError::Sealed(url, error)),
+        }
+    }
+}
+
+fn unreadable(place: &Objects, name: &str, error: &ObjectError) -> RestoreError {
+    let (url, reason) = (place.url(name), error.reason());
+    if error.is_missing() {
+        return RestoreError::Missing(url);
+    }
+    RestoreError::Unreadable(
+        url,
+        match place.is_folder() {
+            true => reason,
+            false => format!(
+                "{reason}; look at [backup] endpoint and at the credentials in the environment"
+            ),
+        },
+    )
 }

@@ -16,10 +16,10 @@ use super::delivery_metrics::{DeliveryCounters, DeliveryMetrics};
 use super::disabling::Disabler;
 use super::dispatcher::Dispatcher;
 use super::dispatcher_messages::{Dependencies, Drain, Message};
-use super::endpoint_health::{HealthPage, StoredHealth, disabled_reason, health_view};
+use super::endpoint_health::{StoredHealth, disabled_reason, health_view};
 use super::messages::{
-    AllHealth, DeliveryError, DeliveryLogView, DeliveryView, HealthView, ReplayRequest, ReplayView,
-    Requester, Retry,
+    AllHealth, DeliveryError, DeliveryLogView, DeliveryView, Health, HealthView, ReplayRequest,
+    ReplayView, Requester, Retry,
 };
 use super::relaying::{Relayed, RelayedAnswer, RelayedCaller, RelayedReplay};
 use super::request_keys;
@@ -36,7 +36,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{DeliveryId, WebhookId};
 use colloquy_model::idempotency::{Reservation, ReservedKeys};
-use colloquy_model::page::{Page, Paging};
+use colloquy_model::page::{Cursor, Page, Paging, Part};
 use colloquy_model::present::present;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{ActorHandle, LoadError, SupervisedKind};
@@ -299,9 +299,8 @@ impl Deliveries {
     /// # Errors
     /// Nobody delivers now, or the list took too long.
     pub async fn health(&self, paging: Paging) -> Result<Page, ListFailure> {
-        let all = self.all_health().await?;
-        let total = u64::try_from(all.len()).unwrap_or(u64::MAX);
-        let page = HealthPage::of(all, paging);
+        let all: Vec<Health> = self.all_health().await?.into_values().collect();
+        let page = Part::of(all, |health| Cursor::of(health.id), paging);
         let totals = self
             .store
             .endpoint_totals(page.items.iter().map(|health| health.id.number()).collect())
@@ -324,7 +323,7 @@ impl Deliveries {
         Ok(Page {
             data: json(&shown),
             count: u32::try_from(shown.len()).unwrap_or(u32::MAX),
-            total,
+            total: page.total,
             first: id(shown.first()),
             last: id(shown.last()),
             before: page.before,

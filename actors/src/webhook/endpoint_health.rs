@@ -3,70 +3,12 @@
 
 use std::collections::HashMap;
 
-use super::messages::{AllHealth, Health, HealthView};
+use super::messages::{Health, HealthView};
 use super::record::{DisabledReason, WebhookView};
 use crate::store::{EndpointTotals, StoredRecord};
 use colloquy_model::damage::Unreadable;
-use colloquy_model::id::{AccountId, WebhookId};
-use colloquy_model::page::{Cursor, Order, Paging, Start};
+use colloquy_model::id::AccountId;
 use colloquy_model::time::Timestamp;
-
-/// A part of all endpoints, and whether anything stands before and behind it.
-#[derive(Debug)]
-pub(super) struct HealthPage {
-    pub(super) items: Vec<Health>,
-    pub(super) before: bool,
-    pub(super) after: bool,
-}
-
-impl HealthPage {
-    /// The part that is asked for.
-    pub(super) fn of(all: AllHealth, paging: Paging) -> Self {
-        let mut all: Vec<Health> = all.into_values().collect();
-        if paging.order == Order::Desc {
-            all.reverse();
-        }
-        let limit = usize::try_from(paging.limit).unwrap_or(0);
-        let (first, end) = match paging.start {
-            Start::Offset(offset) => {
-                let first = usize::try_from(offset).unwrap_or(usize::MAX);
-                (first, first.saturating_add(limit).min(all.len()))
-            }
-            Start::After(cursor) => {
-                let first =
-                    all.partition_point(|health| !is_behind(health.id, cursor, paging.order));
-                (first, first.saturating_add(limit).min(all.len()))
-            }
-            Start::Before(cursor) => {
-                let end = all.partition_point(|health| is_before(health.id, cursor, paging.order));
-                (end.saturating_sub(limit), end)
-            }
-        };
-        HealthPage {
-            before: first > 0 && !all.is_empty(),
-            after: end < all.len(),
-            items: all.drain(first.min(end)..end).collect(),
-        }
-    }
-}
-
-/// Whether an endpoint stands behind the cursor's, which may be gone.
-fn is_behind(id: WebhookId, cursor: Cursor, order: Order) -> bool {
-    let other = WebhookId::from_parts(cursor.number, cursor.tail);
-    match order {
-        Order::Asc => id > other,
-        Order::Desc => id < other,
-    }
-}
-
-/// Whether an endpoint stands before the cursor's, which may be gone.
-fn is_before(id: WebhookId, cursor: Cursor, order: Order) -> bool {
-    let other = WebhookId::from_parts(cursor.number, cursor.tail);
-    match order {
-        Order::Asc => id < other,
-        Order::Desc => id > other,
-    }
-}
 
 /// Why the server disabled an endpoint, if it did.
 ///

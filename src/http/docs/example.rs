@@ -94,6 +94,8 @@ fn prefix_of(name: &str) -> Option<&'static str> {
         ("key_id", "key"),
         ("attachment_id", "att"),
         ("erasure_id", "era"),
+        ("operator_id", "usr"),
+        ("backup_id", "bak"),
         ("sender_id", "cus"),
         ("version", "ver"),
         ("base", "ver"),

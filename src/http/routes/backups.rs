@@ -3,27 +3,21 @@
 use std::convert::Infallible;
 
 use colloquy_actors::audit::{AuditedAct, Target};
-use colloquy_actors::backup::{BackupError, BackupView};
+use colloquy_actors::backup::BackupError;
 use colloquy_model::answer::Answer;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::BackupId;
+use colloquy_model::id::{BackupId, BackupKind};
 use colloquy_model::json;
-use serde::Serialize;
+use colloquy_model::page::Order;
 use serde_json::Map;
-use utoipa::ToSchema;
 
 use super::super::api_call::ApiCall;
 use super::super::body::{Empty, OptionalJson};
-use super::super::output::{CachePolicy, Output, Text};
+use super::super::output::{CachePolicy, LinkStyle, Listing, Output, Text};
 use super::super::problem::{Kind, Outcome, Problem};
 use super::super::query::NoQuery;
-
-/// The backups that are kept.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct BackupList {
-    /// The latest first.
-    data: Vec<BackupView>,
-}
+use super::super::response;
+use super::records::PlainQuery;
 
 impl From<BackupError> for Problem {
     fn from(error: BackupError) -> Self {
@@ -61,28 +55,34 @@ pub(super) async fn create(call: ApiCall, _: OptionalJson<Empty>) -> Result<Outp
         reservation,
         ..
     } = call;
-    let kept = (reservation, Answer::accepted(json::bytes(&backup)));
+    let shown = json::bytes(&backup);
+    let answer = Answer {
+        etag: Some(response::tag_of(&shown)),
+        ..Answer::accepted(shown)
+    };
+    let kept = (reservation, answer);
     let recorded = app.system.audit.done::<Infallible>(caller, act, kept);
     Ok(recorded.await?.into())
 }
 
-pub(super) async fn list(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let data = call.app.system.backups.list().await?;
-    Ok(shown(&BackupList { data }))
+pub(super) async fn list(call: ApiCall, query: PlainQuery) -> Result<Output, Problem> {
+    let paging = query.part().paging::<BackupKind>(Order::Desc)?;
+    let page = call.app.system.backups.list(paging).await?;
+    Ok(Output::Page(Listing {
+        page,
+        paging,
+        style: LinkStyle::Plain,
+    }))
 }
 
 pub(super) async fn get(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let backup: BackupId = call.id(0)?;
     let found = call.app.system.backups.get(backup).await?;
     let found = found.ok_or_else(|| Problem::new(Kind::NotFound, "no such backup"))?;
-    Ok(shown(&found))
-}
-
-fn shown(view: &impl Serialize) -> Output {
-    Output::Text(Text {
-        body: json::bytes(view),
+    Ok(Output::Text(Text {
+        body: json::bytes(&found),
         media_type: "application/json",
-        cache: CachePolicy::NoStore,
+        cache: CachePolicy::Private,
         room: None,
-    })
+    }))
 }

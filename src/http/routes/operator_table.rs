@@ -347,9 +347,9 @@ fn of_backups() -> Vec<Operation> {
             .accepts::<BackupView>()
             .refuses(&[Kind::Conflict]),
         get("/admin/v1/backups", "listBackups", backups::list)
-            .about(TAG, "List backups", "The latest first; as many as are kept, and failed ones.")
+            .about(TAG, "List backups", "Newest first; as many as are kept, and failed ones.")
             .auth(AuthRequirement::Operator)
-            .shows::<backups::BackupList>(),
+            .lists::<BackupView>(),
         get("/admin/v1/backups/{backup_id}", "getBackup", backups::get)
             .about(TAG, "Get a backup", "`url` is what `colloquy restore` takes.")
             .auth(AuthRequirement::Operator)

@@ -9,7 +9,7 @@ use chrono::Months;
 use colloquy_actors::accounts::MONTHLY_QUOTA_MAX;
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource};
-use colloquy_model::origin::is_origin;
+use colloquy_model::origin;
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
 
@@ -404,16 +404,12 @@ impl Config {
                 wrong(key, "must be a list of names without spaces or commas")?;
             }
         }
-        if !self
-            .cors
-            .allowed_origins
-            .iter()
-            .all(|origin| origin == "*" || is_origin(origin))
-        {
-            wrong(
-                "cors.allowed_origins",
-                "must be a list of \"*\" or origins, such as \"https://app.example.com\"",
-            )?;
+        let origins = &self.cors.allowed_origins;
+        for (place, origin) in origins.iter().enumerate() {
+            let before = origins.get(..place).unwrap_or_default();
+            if let Some(right) = origin::refusal(before, origin) {
+                wrong(&format!("cors.allowed_origins[{place}]"), right)?;
+            }
         }
         Ok(())
     }

@@ -200,20 +200,26 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "conversation_id" => "conv",
         "message_id" => "msg",
         "customer_id" => "cus",
-        "user_id" => "usr",
+        "user_id" | "operator_id" => "usr",
         "account_id" => "acc",
         "webhook_id" => "whk",
         "delivery_id" => "dlv",
         "document_id" => "doc",
+        "version_id" => "ver",
         "share_id" => "shr",
         "comment_id" => "cmt",
         "client_id" => "cli",
+        "attachment_id" => "att",
+        "erasure_id" => "era",
+        "backup_id" => "bak",
+        "node" => "node",
         _ => "key",
     };
     names
         .map(|name| {
             let pattern = match name {
                 "version" => "^[A-Za-z0-9._-]{1,100}$".to_owned(),
+                "host" => "^[a-z0-9-]{1,63}(\\.[a-z0-9-]{1,63})+$".to_owned(),
                 "token" => "^[A-Za-z0-9]{49}$".to_owned(),
                 "actor_kind" => "^[a-z_]{1,40}$".to_owned(),
                 "actor_id" => "^[a-z0-9_]{1,50}$".to_owned(),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -13,7 +13,7 @@ use crate::support::attachments::{content_of, uploaded};
 use crate::support::clock::Clock;
 use crate::support::files;
 use crate::support::server::{Server, Setup};
-use crate::support::{Answer, Client, account, until};
+use crate::support::{Answer, Client, account, shared, until};
 
 const SOON: Duration = Duration::from_secs(30);
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand what follows";
@@ -215,6 +215,9 @@ async fn check_ranges(c: &Client) {
         ("bytes=-3", 200_000, 200_003),
         ("bytes=131072-", 131_072, 200_003),
         ("bytes=200002-999999", 200_002, 200_003),
+        // The name of a unit has no case (RFC 9110, 14.1).
+        ("Bytes=0-1", 0, 2),
+        ("BYTES=-1", 200_002, 200_003),
     ] {
         let part = c
             .get(&content_of(&id))
@@ -229,6 +232,23 @@ async fn check_ranges(c: &Client) {
     let behind = c.get(&content_of(&id)).with("range", "bytes=200003-").await;
     let behind = behind.error(416, "range_not_satisfiable", "");
     assert_eq!(behind.header("content-range"), "bytes */200003");
+    assert_eq!(behind.header("content-type"), "application/json");
+    let behind = c
+        .get(&content_of(&id))
+        .with("range", "bytes=200003-")
+        .with("accept", "application/problem+json")
+        .await
+        .expect(416);
+    assert_eq!(behind.header("content-range"), "bytes */200003");
+    assert_eq!(
+        (&behind["status"], &behind["code"]),
+        (&json!(416), &json!("range_not_satisfiable"))
+    );
+    // Whoever has the whole needs no part of it, there or not (RFC 9110, 13.2.2).
+    for range in ["bytes=0-1", "bytes=200003-"] {
+        let held = c.get(&content_of(&id)).with("range", range);
+        held.with("if-none-match", &whole.etag()).await.expect(304);
+    }
     for (tag, status) in [(whole.etag(), 206), ("\"another\"".to_owned(), 200)] {
         let part = c
             .get(&content_of(&id))
@@ -423,6 +443,55 @@ async fn half_an_upload(c: &Client) -> TcpStream {
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&vec![7; 1_000_000]).await.unwrap();
     stream
+}
+
+/// What stands at a place of the interface's description, where references lead.
+fn described<'d>(document: &'d Value, at: &str) -> &'d Value {
+    let found = document.pointer(at).unwrap_or_else(|| panic!("no {at}"));
+    match found["$ref"].as_str() {
+        Some(reference) => document.pointer(&reference[1..]).unwrap(),
+        None => found,
+    }
+}
+
+#[tokio::test]
+async fn the_interfaces_description_tells_of_parts_and_of_names() {
+    let document = shared().anonymous().get("/openapi.json").await.expect(200);
+    let document = document.body;
+    let content = "/paths/~1v1~1attachments~1{attachment_id}~1content/get";
+    let has_parameter = |at: &str, name: &str| {
+        let all = document.pointer(&format!("{at}/parameters")).unwrap();
+        let reference = format!("#/components/parameters/{name}");
+        all.as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["$ref"] == reference)
+    };
+    for name in ["Range", "If-Range"] {
+        assert!(has_parameter(content, name), "{name}");
+    }
+    assert!(has_parameter(
+        "/paths/~1v1~1attachments/post",
+        "Content-Disposition"
+    ));
+    for (status, headers) in [
+        ("200", &["Accept-Ranges", "Content-Disposition"][..]),
+        (
+            "206",
+            &["Accept-Ranges", "Content-Disposition", "Content-Range"],
+        ),
+        ("416", &["Content-Range"]),
+    ] {
+        let response = described(&document, &format!("{content}/responses/{status}"));
+        for name in headers {
+            assert!(response["headers"][name].is_object(), "{status} {name}");
+        }
+    }
+    let whole = described(&document, &format!("{content}/responses/200"));
+    assert!(whole["headers"]["Content-Range"].is_null());
+    let refused = described(&document, &format!("{content}/responses/416"));
+    let words = refused["description"].as_str().unwrap();
+    assert!(words.contains("range_not_satisfiable"), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -259,8 +259,28 @@ fn without_null(schema: &mut Value) {
     }
 }
 
+fn header(name: &str, description: &str, schema: Value) -> Value {
+    json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema})
+}
+
+/// The headers of an operation that takes a file, or gives one.
+fn file_parameters(operation: &Operation) -> Vec<Value> {
+    let text = || json!({"type": "string"});
+    let mut all = Vec::new();
+    if operation.encoding == Encoding::File {
+        let words = "The file's name, where the body is the file (RFC 6266).";
+        all.push(header("Content-Disposition", words, text()));
+    }
+    if matches!(operation.success, Success::File) {
+        let range = "The one part that is wanted, such as `bytes=0-1023`; of several at once the whole is answered.";
+        let condition = "Only if the content still has this tag; otherwise the whole is answered.";
+        all.push(header("Range", range, text()));
+        all.push(header("If-Range", condition, text()));
+    }
+    all
+}
+
 fn header_parameters(operation: &Operation) -> Vec<Value> {
-    let header = |name: &str, description: &str, schema: Value| json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
     let text = json!({"type": "string"});
     let mut all = vec![header(
         "X-Request-Id",
@@ -290,6 +310,7 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
             key,
         ));
     }
+    all.extend(file_parameters(operation));
     if operation.conditional {
         all.push(header(
             "If-Match",

@@ -22,6 +22,7 @@ use multer::{Constraints, Multipart, SizeLimit};
 use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{File, Upload};
 use super::super::budget::{BytesPermit, Slack};
+use super::super::conditions;
 use super::super::idempotency::{self, RequestIdentity};
 use super::super::output::{FileContent, Output};
 use super::super::problem::{Kind, More, Outcome, Problem};
@@ -353,7 +354,7 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
     let (view, etag) = (found.view(), tag(&found));
     let length = view.bytes;
     let part = match header(&call, &RANGE) {
-        Some(range) if call.method == Method::GET && is_current(&call, &etag) => {
+        Some(range) if call.method == Method::GET && wants_part(&call, &etag) => {
             ranges::part(range, length).map_err(|_| Problem {
                 more: Some(Box::new(More::Length(length))),
                 ..Problem::new(Kind::RangeNotSatisfiable, "begins behind the content's end")
@@ -388,9 +389,13 @@ fn tag(found: &FoundAttachment) -> String {
     hash.get(..32).unwrap_or_default().to_owned()
 }
 
-/// Whether a part is wanted of what is there: only so long as it is what the client has of it.
-fn is_current(call: &ApiCall, etag: &str) -> bool {
-    header(call, &IF_RANGE).is_none_or(|wanted| wanted.trim() == format!("\"{etag}\""))
+/// Whether a part is wanted of what is there: only so long as it is what the client has of it, and not
+/// where the client has the whole (RFC 9110, 13.2.2).
+fn wants_part(call: &ApiCall, etag: &str) -> bool {
+    let has_already = conditions::has_already(call.request.headers(), etag);
+    let is_current =
+        header(call, &IF_RANGE).is_none_or(|wanted| wanted.trim() == format!("\"{etag}\""));
+    !has_already && is_current
 }
 
 /// The media type under which a browser gets it: of an image that it shows safely its own.

@@ -187,6 +187,48 @@ async fn what_is_refused_names_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_type_image_takes_an_image_and_nothing_else() {
+    let c = account().await.test();
+    let conversation = c.conversation().await;
+    let path = format!("/v1/conversations/{conversation}");
+    let messages = format!("{path}/messages");
+    for (kind, content) in [
+        ("text/plain", &b"words"[..]),
+        ("image/png", b"<html><script>"),
+        (
+            "image/svg+xml",
+            b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        ),
+        ("image/heic", b"\0\0\0\x18ftypheic"),
+    ] {
+        let made = sent_as(&c, "a.png", kind, content).await.expect(201);
+        let id = made.id("attachment_id");
+        let image = json!({"type": "image", "attachment_id": id});
+        let before = c.get(&path).await.expect(200).etag();
+        let refused = c.post(&messages, image.clone()).await;
+        refused.error(400, "invalid_request", "attachment_id");
+        let many = json!({"operations": [{"op": "message", "conversation_id": conversation, "body": image}]});
+        let many = c.post("/v1/conversations/bulk", many).await.expect(200);
+        let many = &many["data"][0];
+        assert_eq!(many["status"], 400, "{many}");
+        assert_eq!(c.get(&path).await.expect(200).etag(), before);
+        // The file is nobody's yet: as what it is, it is taken.
+        send(&c, &conversation, &id).await.expect(201);
+    }
+    for content in [
+        PNG,
+        b"\xff\xd8\xff\xe0 and what follows",
+        b"GIF89a and what follows",
+        b"RIFF....WEBP and what follows",
+    ] {
+        let id = uploaded(&c, content).await;
+        let image = json!({"type": "image", "attachment_id": id});
+        let sent = c.post(&messages, image).await.expect(201);
+        assert_eq!(sent["attachment"]["attachment_id"], id);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_called_an_image_that_is_none_is_a_download() {
     let c = account().await.test();
     let made = sent_as(&c, "a.png", "image/png", b"<html><script>")
@@ -346,7 +388,7 @@ async fn repeated_under_its_key_an_upload_and_a_message_are_done_once() {
         .error(422, "idempotency_key_reused", "");
     let id = made.id("attachment_id");
     let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
-    let message = json!({"type": "image", "attachment_id": id});
+    let message = json!({"type": "file", "attachment_id": id});
     let send = || {
         c.post(&messages, message.clone())
             .with("idempotency-key", "message-1")

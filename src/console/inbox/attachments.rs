@@ -1,7 +1,7 @@
 //! Files of the open conversation: one that is dropped into an answer becomes a message of its own, and
 //! those of messages are shown here, where a browser is signed in.
 
-use colloquy_actors::attachments::is_shown;
+use colloquy_model::attachment::is_shown;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 

@@ -9,10 +9,10 @@ use actix_web::http::header::{
 };
 use colloquy_actors::accounts::AttachmentFile;
 use colloquy_actors::attachments::{
-    Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError, is_shown,
+    Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError,
 };
 use colloquy_model::answer::Answer;
-use colloquy_model::attachment::AttachmentView;
+use colloquy_model::attachment::{AttachmentView, is_shown};
 use colloquy_model::id::{AttachmentId, AttachmentKind};
 use colloquy_model::json;
 use colloquy_runtime::AskError;

@@ -1,19 +1,20 @@
-//! Attachments: uploaded, shown, read whole and in part, taken by one message, and gone with it; what
-//! a crash leaves of an upload, and who may see one.
+//! Attachments: uploaded, shown, read whole and in part, taken by one message, and gone with it; how a
+//! file may be declared, what a crash leaves of an upload, and who may see one.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::support::attachments::{content_of, uploaded};
 use crate::support::clock::Clock;
 use crate::support::files;
+use crate::support::raw::exchange;
 use crate::support::server::{Server, Setup};
-use crate::support::{Answer, Client, account, until};
+use crate::support::{Answer, Client, account, shared, until};
 
 const SOON: Duration = Duration::from_secs(30);
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand what follows";
@@ -148,12 +149,7 @@ async fn what_is_refused_names_what_is_wrong() {
     let c = account().await.test();
     c.call("POST", "/v1/attachments")
         .await
-        .error(400, "invalid_request", "");
-    let wrong = sent_as(&c, "a", "nothing", b"x").await;
-    wrong.error(400, "invalid_request", "Content-Type");
-    let long = "a".repeat(501);
-    let wrong = sent_as(&c, &long, "text/plain", b"x").await;
-    wrong.error(400, "invalid_request", "Content-Disposition");
+        .error(400, "invalid_request", "file");
     let large = vec![0; 26_214_401];
     sent_as(&c, "a", "text/plain", &large)
         .await
@@ -186,6 +182,198 @@ async fn what_is_refused_names_what_is_wrong() {
         .error(404, "not_found", "");
 }
 
+/// Uploads a file as the one part of a form, whose headers beside these are a browser's.
+async fn sent_in_form(c: &Client, filename: &str, media_type: &str) -> Answer {
+    let disposition = format!("Content-Disposition: form-data; name=\"file\"; {filename}");
+    let body = format!("--x\r\n{disposition}\r\nContent-Type: {media_type}\r\n\r\nx\r\n--x--\r\n");
+    c.call("POST", "/v1/attachments")
+        .with("content-type", "multipart/form-data; boundary=x")
+        .bytes(body)
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_media_type_is_a_type_a_subtype_and_parameters_wherever_it_is_declared() {
+    let c = account().await.test();
+    for wrong in [
+        "nothing",
+        "text/",
+        "/plain",
+        "text plain",
+        "text /plain",
+        "text/plain/x",
+        "*/*",
+        "image/*",
+        "text/plain; charset=\"utf",
+        "text/plain; charset=\"utf\\\"",
+        "text/plain; charset=\"utf-8\" x",
+        "text/plain; charset",
+        "text/plain; charset=",
+        "text/plain; charset = utf-8",
+        "text/plain, text/html",
+    ] {
+        let refused = sent_as(&c, "a", wrong, b"x").await;
+        refused.error(400, "invalid_request", "Content-Type");
+        let refused = sent_in_form(&c, "filename=\"a\"", wrong).await;
+        refused.error(400, "invalid_request", "file");
+    }
+    for right in [
+        "text/plain; charset=utf-8",
+        "Text/Plain;charset=\"utf-8\"; format=flowed",
+        "text/plain;",
+        "text/plain ; a=\"; \\\" b=\"",
+        "application/vnd.api+json",
+    ] {
+        let made = sent_as(&c, "a", right, b"x").await.expect(201);
+        assert_eq!(made["content_type"], right);
+        let made = sent_in_form(&c, "filename=\"a\"", right).await.expect(201);
+        assert_eq!(made["content_type"], right);
+    }
+    let undeclared = c.call("POST", "/v1/attachments").bytes(*b"x").await;
+    assert_eq!(
+        undeclared.expect(201)["content_type"],
+        "application/octet-stream"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_names_no_file_or_shows_as_another_is_refused() {
+    let c = account().await.test();
+    let long = "a".repeat(501);
+    for wrong in [
+        "",
+        ".",
+        "..",
+        " ",
+        "folder/",
+        "C:\\\\folder\\\\..",
+        // It shows as `aexe.jpg`.
+        "a\u{202e}gpj.exe",
+        "a\u{202a}b",
+        "a\u{2066}b\u{2069}.txt",
+        "a\u{2028}b",
+        "a\u{85}b",
+        &long,
+    ] {
+        let refused = sent_as(&c, wrong, "text/plain", b"x").await;
+        refused.error(400, "invalid_request", "Content-Disposition");
+        let quoted = format!("filename=\"{wrong}\"");
+        let refused = sent_in_form(&c, &quoted, "text/plain").await;
+        refused.error(400, "invalid_request", "file");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extended_name_is_held_to_the_same_and_to_its_charset() {
+    let c = account().await.test();
+    for wrong in [
+        "filename*=UTF-8''a%E2%80%AEgpj.exe",
+        "filename*=UTF-8''a%0Ab",
+        "filename*=UTF-8''a%00",
+        "filename*=UTF-8''..%2F",
+        // Not in UTF-8, and in a charset that nobody has to know.
+        "filename*=UTF-8''%FF",
+        "filename*=KOI8-R''%C1",
+    ] {
+        let refused = c
+            .call("POST", "/v1/attachments")
+            .with("content-disposition", &format!("attachment; {wrong}"));
+        let refused = refused.bytes(*b"x").await;
+        refused.error(400, "invalid_request", "Content-Disposition");
+        let refused = sent_in_form(&c, wrong, "text/plain").await;
+        refused.error(400, "invalid_request", "file");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_stored_as_it_is_said_without_the_folders_before_it() {
+    let c = account().await.test();
+    for (said, name) in [
+        ("filename=\"/tmp/a b.txt\"", "a b.txt"),
+        ("filename=\".gitignore\"", ".gitignore"),
+        ("filename=\"na\u{ef}ve.txt\"", "na\u{ef}ve.txt"),
+        // A mark that a name in Hebrew may have turns nothing around.
+        ("filename=\"\u{5d0}\u{200f}.txt\"", "\u{5d0}\u{200f}.txt"),
+        ("filename*=UTF-8''na%C3%AFve.txt", "na\u{ef}ve.txt"),
+        (
+            "filename=\"naive.txt\"; filename*=utf-8'en'na%C3%AFve.txt",
+            "na\u{ef}ve.txt",
+        ),
+        ("filename*=ISO-8859-1''na%EFve.txt", "na\u{ef}ve.txt"),
+    ] {
+        let made = c
+            .call("POST", "/v1/attachments")
+            .with("content-disposition", &format!("attachment; {said}"));
+        let made = made.bytes(*b"x").await.expect(201);
+        assert_eq!(made["filename"], name, "{said}");
+        let made = sent_in_form(&c, said, "text/plain").await.expect(201);
+        assert_eq!(made["filename"], name, "{said}");
+    }
+    let unnamed = c.call("POST", "/v1/attachments").bytes(*b"x").await;
+    assert_eq!(unnamed.expect(201)["filename"], json!(null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_disposition_is_refused() {
+    let c = account().await.test();
+    // What is no disposition names nothing, and of two nobody knows which is meant.
+    for wrong in [
+        "Content-Disposition: filename=\"a.txt\"",
+        "Content-Disposition: attachment; filename=a\r\nContent-Disposition: attachment; filename=b",
+    ] {
+        let request = format!(
+            "POST /v1/attachments HTTP/1.1\r\nHost: x\r\nAuthorization: {}\r\n{wrong}\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx",
+            c.credential().unwrap()
+        );
+        let refused = exchange(c.address(), request.as_bytes()).await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+        let named = "\"field\":\"Content-Disposition\"";
+        assert!(refused.text.contains(named), "{}", refused.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_type_image_takes_an_image_and_nothing_else() {
+    let c = account().await.test();
+    let conversation = c.conversation().await;
+    let path = format!("/v1/conversations/{conversation}");
+    let messages = format!("{path}/messages");
+    for (kind, content) in [
+        ("text/plain", &b"words"[..]),
+        ("image/png", b"<html><script>"),
+        (
+            "image/svg+xml",
+            b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        ),
+        ("image/heic", b"\0\0\0\x18ftypheic"),
+    ] {
+        let made = sent_as(&c, "a.png", kind, content).await.expect(201);
+        let id = made.id("attachment_id");
+        let image = json!({"type": "image", "attachment_id": id});
+        let before = c.get(&path).await.expect(200).etag();
+        let refused = c.post(&messages, image.clone()).await;
+        refused.error(400, "invalid_request", "attachment_id");
+        let many = json!({"operations": [{"op": "message", "conversation_id": conversation, "body": image}]});
+        let many = c.post("/v1/conversations/bulk", many).await.expect(200);
+        let many = &many["data"][0];
+        assert_eq!(many["status"], 400, "{many}");
+        assert_eq!(c.get(&path).await.expect(200).etag(), before);
+        // The file is nobody's yet: as what it is, it is taken.
+        send(&c, &conversation, &id).await.expect(201);
+    }
+    for content in [
+        PNG,
+        b"\xff\xd8\xff\xe0 and what follows",
+        b"GIF89a and what follows",
+        b"RIFF....WEBP and what follows",
+    ] {
+        let id = uploaded(&c, content).await;
+        let image = json!({"type": "image", "attachment_id": id});
+        let sent = c.post(&messages, image).await.expect(201);
+        assert_eq!(sent["attachment"]["attachment_id"], id);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_called_an_image_that_is_none_is_a_download() {
     let c = account().await.test();
@@ -215,6 +403,9 @@ async fn check_ranges(c: &Client) {
         ("bytes=-3", 200_000, 200_003),
         ("bytes=131072-", 131_072, 200_003),
         ("bytes=200002-999999", 200_002, 200_003),
+        // The name of a unit has no case (RFC 9110, 14.1).
+        ("Bytes=0-1", 0, 2),
+        ("BYTES=-1", 200_002, 200_003),
     ] {
         let part = c
             .get(&content_of(&id))
@@ -229,6 +420,23 @@ async fn check_ranges(c: &Client) {
     let behind = c.get(&content_of(&id)).with("range", "bytes=200003-").await;
     let behind = behind.error(416, "range_not_satisfiable", "");
     assert_eq!(behind.header("content-range"), "bytes */200003");
+    assert_eq!(behind.header("content-type"), "application/json");
+    let behind = c
+        .get(&content_of(&id))
+        .with("range", "bytes=200003-")
+        .with("accept", "application/problem+json")
+        .await
+        .expect(416);
+    assert_eq!(behind.header("content-range"), "bytes */200003");
+    assert_eq!(
+        (&behind["status"], &behind["code"]),
+        (&json!(416), &json!("range_not_satisfiable"))
+    );
+    // Whoever has the whole needs no part of it, there or not (RFC 9110, 13.2.2).
+    for range in ["bytes=0-1", "bytes=200003-"] {
+        let held = c.get(&content_of(&id)).with("range", range);
+        held.with("if-none-match", &whole.etag()).await.expect(304);
+    }
     for (tag, status) in [(whole.etag(), 206), ("\"another\"".to_owned(), 200)] {
         let part = c
             .get(&content_of(&id))
@@ -238,6 +446,55 @@ async fn check_ranges(c: &Client) {
     }
     let head = c.call("HEAD", &content_of(&id)).await.expect(200);
     assert_eq!(head.header("content-length"), "200003");
+}
+
+/// What stands at a place of the interface's description, where references lead.
+fn described<'d>(document: &'d Value, at: &str) -> &'d Value {
+    let found = document.pointer(at).unwrap_or_else(|| panic!("no {at}"));
+    match found["$ref"].as_str() {
+        Some(reference) => document.pointer(&reference[1..]).unwrap(),
+        None => found,
+    }
+}
+
+#[tokio::test]
+async fn the_interfaces_description_tells_of_parts_and_of_names() {
+    let document = shared().anonymous().get("/openapi.json").await.expect(200);
+    let document = document.body;
+    let content = "/paths/~1v1~1attachments~1{attachment_id}~1content/get";
+    let has_parameter = |at: &str, name: &str| {
+        let all = document.pointer(&format!("{at}/parameters")).unwrap();
+        let reference = format!("#/components/parameters/{name}");
+        all.as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["$ref"] == reference)
+    };
+    for name in ["Range", "If-Range"] {
+        assert!(has_parameter(content, name), "{name}");
+    }
+    assert!(has_parameter(
+        "/paths/~1v1~1attachments/post",
+        "Content-Disposition"
+    ));
+    for (status, headers) in [
+        ("200", &["Accept-Ranges", "Content-Disposition"][..]),
+        (
+            "206",
+            &["Accept-Ranges", "Content-Disposition", "Content-Range"],
+        ),
+        ("416", &["Content-Range"]),
+    ] {
+        let response = described(&document, &format!("{content}/responses/{status}"));
+        for name in headers {
+            assert!(response["headers"][name].is_object(), "{status} {name}");
+        }
+    }
+    let whole = described(&document, &format!("{content}/responses/200"));
+    assert!(whole["headers"]["Content-Range"].is_null());
+    let refused = described(&document, &format!("{content}/responses/416"));
+    let words = refused["description"].as_str().unwrap();
+    assert!(words.contains("range_not_satisfiable"), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,7 +583,7 @@ async fn repeated_under_its_key_an_upload_and_a_message_are_done_once() {
         .error(422, "idempotency_key_reused", "");
     let id = made.id("attachment_id");
     let messages = format!("/v1/conversations/{}/messages", c.conversation().await);
-    let message = json!({"type": "image", "attachment_id": id});
+    let message = json!({"type": "file", "attachment_id": id});
     let send = || {
         c.post(&messages, message.clone())
             .with("idempotency-key", "message-1")

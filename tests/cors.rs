@@ -57,6 +57,35 @@ async fn an_allowed_page_may_send_every_header_that_the_interface_takes() {
 }
 
 #[tokio::test]
+async fn an_allowed_page_may_read_every_header_that_the_interface_answers_with() {
+    let server = Setup::default()
+        .config(&format!("[cors]\nallowed_origins = [\"{PAGE}\"]\n"))
+        .start();
+    let nobody = server.anonymous();
+    let document = nobody.get("/openapi.json").await.expect(200).body;
+    let answer = nobody.get("/healthz").with("origin", PAGE).await;
+    let exposed = answer.expect(200);
+    let exposed = exposed
+        .header("access-control-expose-headers")
+        .to_lowercase();
+    let exposed: Vec<&str> = exposed.split(", ").collect();
+    let headers = document["components"]["headers"].as_object().unwrap();
+    assert!(headers.contains_key("Content-Range"));
+    // Every page may read the first of these; the others are for shared caches, which take them off.
+    let others = ["Cache-Control", "Surrogate-Key", "Cache-Tag"];
+    for name in headers
+        .keys()
+        .filter(|name| !others.contains(&name.as_str()))
+    {
+        let name = name.to_lowercase();
+        assert!(
+            exposed.contains(&name.as_str()),
+            "{name} is not among {exposed:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn no_other_page_is_told_that_it_may() {
     let named = Setup::default()
         .config(&format!("[cors]\nallowed_origins = [\"{PAGE}\"]\n"))

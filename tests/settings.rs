@@ -39,7 +39,7 @@ fn settings(text: &str) -> toml::Table {
 }
 
 /// Settings with one mistake, and what must be told of it.
-const MISTAKES: [(&str, &[&str]); 14] = [
+const MISTAKES: [(&str, &[&str]); 17] = [
     (
         "[[issuers]]\nissuer = \"https://issuer.example\"\nadience = \"colloquy\"\n",
         &["issuers[0].adience", "\"colloquy\"", "audience"],
@@ -75,6 +75,18 @@ const MISTAKES: [(&str, &[&str]); 14] = [
     (
         "[cors]\nallowed_origins = [\"https://a.example/\"]\n",
         &["cors.allowed_origins", "https://a.example/"],
+    ),
+    (
+        "[cors]\nallowed_origins = [\"https://a.example\", \"https://b.example:443\"]\n",
+        &["cors.allowed_origins[1]", "https://b.example:443", "port"],
+    ),
+    (
+        "[cors]\nallowed_origins = [\"https://a.example\", \"https://a.example\"]\n",
+        &["cors.allowed_origins[1]", "twice"],
+    ),
+    (
+        "[cors]\nallowed_origins = [\"*\", \"https://a.example\"]\n",
+        &["cors.allowed_origins[1]", "alone"],
     ),
     (
         "[limits]\nmax_body_bytes = 99999999999999999999\n",

@@ -10,7 +10,7 @@ use chrono::Months;
 use colloquy_actors::accounts::MONTHLY_QUOTA_MAX;
 use colloquy_actors::realtime::PRESENCE_MAX;
 use colloquy_actors::sealing::{MasterKey, MasterKeySource};
-use colloquy_model::origin::is_origin;
+use colloquy_model::origin;
 use colloquy_objects::FILE_BYTES_MAX;
 use colloquy_runtime::PolicySetting;
 use ipnet::IpNet;
@@ -421,16 +421,12 @@ impl Config {
                 wrong(key, "must be a list of names without spaces or commas")?;
             }
         }
-        if !self
-            .cors
-            .allowed_origins
-            .iter()
-            .all(|origin| origin == "*" || is_origin(origin))
-        {
-            wrong(
-                "cors.allowed_origins",
-                "must be a list of \"*\" or origins, such as \"https://app.example.com\"",
-            )?;
+        let origins = &self.cors.allowed_origins;
+        for (place, origin) in origins.iter().enumerate() {
+            let before = origins.get(..place).unwrap_or_default();
+            if let Some(right) = origin::refusal(before, origin) {
+                wrong(&format!("cors.allowed_origins[{place}]"), right)?;
+            }
         }
         Ok(())
     }
@@ -458,7 +454,7 @@ impl Server {
         }
         let url = &self.public_url;
         let is_web = url.starts_with("http://") || url.starts_with("https://");
-        if !url.is_empty() && !(is_web && is_origin(url)) {
+        if !url.is_empty() && !(is_web && origin::is_origin(url)) {
             wrong(
                 "server.public_url",
                 "must be http:// or https://, a host in small letters and a port where it is not the usual one, such as \"https://chat.example.com\"",

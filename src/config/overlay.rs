@@ -237,8 +237,11 @@ pub(super) fn bad(table: &Table, origins: &Origins, key: String, right: String) 
         inside = found.and_then(Value::as_table);
     }
     let value = found.map_or_else(String::new, |value| shown(&key, value));
+    // A list is given as a whole, wherever in it the mistake is.
+    let list = key.split('[').next().unwrap_or_default();
     let origin = origins
         .get(&key)
+        .or_else(|| origins.get(list))
         .cloned()
         .unwrap_or_else(|| "config.toml".to_owned());
     ConfigError::Bad {

@@ -10,10 +10,9 @@ use actix_web::http::header::{
 };
 use colloquy_actors::accounts::Hosts;
 use colloquy_model::caller::{CredentialId, Tenant};
+use colloquy_model::origin::ANY;
 
 use super::dispatch::RequestContext;
-
-const ANY: &str = "*";
 
 /// Which of a browser's requests across origins is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -309,7 +309,6 @@ impl RequestContext {
             authentication::check_is_current(&self.app)?;
         }
         let credential = identified?;
-        self.site.check_credential(&credential)?;
         self.owner = owner(operation.auth, &credential, arrival.address);
         let target = Target {
             operation,
@@ -584,6 +583,8 @@ impl RequestContext {
         };
         if let Credential::Key(principal) | Credential::Ticket(principal, _) = credential {
             admission::admit(&self.app, principal, *arrival, &mut self.rate_limit).await?;
+            // It is a good one, so it is counted wherever it is brought.
+            self.site.check_credential(principal)?;
         }
         let needs = Needs {
             permissions,

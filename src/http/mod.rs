@@ -43,6 +43,7 @@ mod connections;
 mod conversation_access;
 mod cors;
 mod csv;
+mod declared_file;
 mod deprecations;
 mod dispatch;
 mod docs;

@@ -200,19 +200,18 @@ fn path_parameters(path: &str) -> Vec<Value> {
         "conversation_id" => "conv",
         "message_id" => "msg",
         "customer_id" => "cus",
-        "user_id" => "usr",
+        "user_id" | "operator_id" => "usr",
         "account_id" => "acc",
         "webhook_id" => "whk",
         "delivery_id" => "dlv",
         "document_id" => "doc",
+        "version_id" => "ver",
         "share_id" => "shr",
         "comment_id" => "cmt",
         "client_id" => "cli",
         "attachment_id" => "att",
         "erasure_id" => "era",
-        "operator_id" => "usr",
         "backup_id" => "bak",
-        "version_id" => "ver",
         "node" => "node",
         _ => "key",
     };
@@ -220,10 +219,10 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .map(|name| {
             let pattern = match name {
                 "version" => "^[A-Za-z0-9._-]{1,100}$".to_owned(),
+                "host" => "^[a-z0-9-]{1,63}(\\.[a-z0-9-]{1,63})+$".to_owned(),
                 "token" => "^[A-Za-z0-9]{49}$".to_owned(),
                 "actor_kind" => "^[a-z_]{1,40}$".to_owned(),
                 "actor_id" => "^[a-z0-9_]{1,50}$".to_owned(),
-                "host" => "^[A-Za-z0-9.-]{1,253}$".to_owned(),
                 _ => format!("^{}_[0-9a-f]{{12}}7[0-9a-f]{{3}}[89ab][0-9a-f]{{15}}$", prefix(name)),
             };
             json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "pattern": pattern}})
@@ -260,8 +259,28 @@ fn without_null(schema: &mut Value) {
     }
 }
 
+fn header(name: &str, description: &str, schema: Value) -> Value {
+    json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema})
+}
+
+/// The headers of an operation that takes a file, or gives one.
+fn file_parameters(operation: &Operation) -> Vec<Value> {
+    let text = || json!({"type": "string"});
+    let mut all = Vec::new();
+    if operation.encoding == Encoding::File {
+        let words = "The file's name, where the body is the file (RFC 6266).";
+        all.push(header("Content-Disposition", words, text()));
+    }
+    if matches!(operation.success, Success::File) {
+        let range = "The one part that is wanted, such as `bytes=0-1023`; of several at once the whole is answered.";
+        let condition = "Only if the content still has this tag; otherwise the whole is answered.";
+        all.push(header("Range", range, text()));
+        all.push(header("If-Range", condition, text()));
+    }
+    all
+}
+
 fn header_parameters(operation: &Operation) -> Vec<Value> {
-    let header = |name: &str, description: &str, schema: Value| json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema});
     let text = json!({"type": "string"});
     let mut all = vec![header(
         "X-Request-Id",
@@ -291,6 +310,7 @@ fn header_parameters(operation: &Operation) -> Vec<Value> {
             key,
         ));
     }
+    all.extend(file_parameters(operation));
     if operation.conditional {
         all.push(header(
             "If-Match",

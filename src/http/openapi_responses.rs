@@ -82,6 +82,9 @@ pub(super) fn responses(operation: &Operation) -> Value {
         if let Some(part) = part.as_object_mut() {
             let words = json!("The part of it that `Range` names.");
             part.insert("description".to_owned(), words);
+            let mut headers = success_headers(operation);
+            headers.push("Content-Range");
+            part.insert("headers".to_owned(), header_refs(&headers));
         }
         all.insert("206".to_owned(), part);
     }
@@ -163,11 +166,11 @@ fn success_headers(operation: &Operation) -> Vec<&'static str> {
     match operation.success {
         Success::Created(_) => names.push("Location"),
         Success::Page(_) => names.push("Link"),
+        Success::File => names.extend(["Accept-Ranges", "Content-Disposition"]),
         Success::Ok(_)
         | Success::Accepted(_)
         | Success::Deleted
         | Success::Text(_)
-        | Success::File
         | Success::Switched => {}
     }
     if operation.repeatable {
@@ -273,6 +276,7 @@ impl Refusal {
         let mut names = self.headers.clone();
         match self.status {
             401 => names.push("WWW-Authenticate"),
+            416 => names.push("Content-Range"),
             429 | 503 => names.push("Retry-After"),
             _ => {}
         }

@@ -44,6 +44,9 @@ pub(super) fn headers() -> Value {
         "Location": of("string", "The path of what was created."),
         "Link": of("string", "The next and the previous page (RFC 8288)."),
         "Idempotent-Replayed": of("string", "`true` where the answer is that of an earlier request with the same key."),
+        "Accept-Ranges": of("string", "`bytes`: parts of it may be asked for."),
+        "Content-Range": of("string", "Which part of how many bytes it is; with 416 `bytes */` and how many there are."),
+        "Content-Disposition": of("string", "`inline` of an image that browsers show safely, otherwise `attachment`; and the file's name, where it has one."),
         "WWW-Authenticate": of("string", "`Bearer`."),
         "Retry-After": of("integer", "Seconds to wait."),
     })

@@ -9,9 +9,13 @@ pub(super) struct Unsatisfiable;
 /// The part that a header names; none where the whole is to be sent: of several parts at once, of
 /// another unit, and of what is no range at all.
 pub(super) fn part(header: &str, length: u64) -> Result<Option<Range<u64>>, Unsatisfiable> {
-    let Some(spec) = header.trim().strip_prefix("bytes=") else {
+    let Some((unit, spec)) = header.trim().split_once('=') else {
         return Ok(None);
     };
+    // The name of a unit has no case (RFC 9110, 14.1).
+    if !unit.eq_ignore_ascii_case("bytes") {
+        return Ok(None);
+    }
     let Some((first, last)) = spec.trim().split_once('-') else {
         return Ok(None);
     };
@@ -49,6 +53,9 @@ mod tests {
             ("bytes=2-", Ok(Some(2..10))),
             ("bytes=2-99", Ok(Some(2..10))),
             ("bytes=-3", Ok(Some(7..10))),
+            ("Bytes=0-1", Ok(Some(0..2))),
+            ("BYTES=10-", Err(Unsatisfiable)),
+            ("bytes", Ok(None)),
             ("bytes=-99", Ok(Some(0..10))),
             ("bytes=10-", Err(Unsatisfiable)),
             ("bytes=99999999999999999999-", Err(Unsatisfiable)),

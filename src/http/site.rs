@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use actix_web::HttpRequest;
+use colloquy_actors::accounts::Principal;
 use colloquy_model::caller::Tenant;
 
-use super::api_call::Credential;
 use super::app_state::AppState;
 use super::forwarded;
 use super::operation::AuthRequirement;
@@ -100,14 +100,8 @@ impl Site {
     ///
     /// # Errors
     /// 404.
-    pub(super) fn check_credential(&self, credential: &Credential) -> Result<(), Problem> {
-        let is_at_home = match credential {
-            Credential::Key(principal) | Credential::Ticket(principal, _) => {
-                self.serves(principal.tenant())
-            }
-            Credential::None | Credential::Operator => true,
-        };
-        match is_at_home {
+    pub(super) fn check_credential(&self, principal: &Principal) -> Result<(), Problem> {
+        match self.serves(principal.tenant()) {
             true => Ok(()),
             false => Err(Problem::no_such(
                 "the host is another account's: call the server's own, or a domain of yours",

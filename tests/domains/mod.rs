@@ -286,7 +286,8 @@ async fn what_is_no_domain_is_refused_by_its_place_and_changes_nothing() {
         json!(null),
     ] {
         let refused = set(&a, json!({"domains": [good, wrong]})).await;
-        refused.error(400, "invalid_request", "domains[1]");
+        let refused = refused.error(400, "invalid_request", "domains[1]");
+        assert!(!refused.reason().ends_with(" o"), "{refused}");
     }
     let after = a.operator().get(&at(&a)).await.expect(200);
     assert_eq!(
@@ -307,6 +308,13 @@ async fn the_servers_own_host_is_nobodys() {
     let account = Account::make(server.anonymous()).await;
     let refused = set(&account, json!({"domains": ["API.colloquy.example"]})).await;
     refused.error(400, "invalid_request", "domains[0]");
+}
+
+/// So many origins, each another.
+fn origins(count: usize) -> Vec<String> {
+    (0..count)
+        .map(|at| format!("https://{at}.example"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -335,6 +343,7 @@ async fn lists_of_domains_and_origins_are_taken_whole_or_not_at_all() {
             "cors_origins[1]",
         ),
         (json!({"cors_origins": "*"}), 400, "cors_origins"),
+        (json!({"cors_origins": origins(101)}), 400, "cors_origins"),
     ] {
         let refused = set(&a, wrong.clone()).await.expect(status);
         assert_eq!(refused.body["error"]["details"]["field"], field, "{wrong}");

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{host, prove, set, setup, two_accounts};
+use super::{at, host, prove, set, setup, two_accounts};
 use crate::support::client::Call;
-use crate::support::{Account, Answer, Nameserver, Setup};
+use crate::support::{Account, Answer, Nameserver, Setup, account};
 
 const APP: &str = "https://app.shop.example";
 const OTHER: &str = "https://app.other.example";
@@ -110,4 +110,73 @@ async fn a_preflight_is_answered_for_the_account_of_its_domain_else_for_any() {
         .get("/admin/v1/accounts")
         .with("origin", APP);
     assert_eq!(allowed(&admin.await.expect(200)), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_origin_that_no_browser_sends_is_refused_by_its_place() {
+    let account = account().await;
+    let before = account.operator().get(&at(&account)).await.expect(200);
+    for wrong in [
+        // The port of the scheme itself is never sent, …
+        "https://app.example:443",
+        "http://app.example:80",
+        "http://[::1]:80",
+        // … nor one that is written otherwise, …
+        "https://app.example:08443",
+        "https://app.example:0",
+        "https://app.example:",
+        // … nor another spelling of the host.
+        "https://APP.example",
+        "HTTPS://app.example",
+        "https://b\u{fc}cher.example",
+        "http://[0:0:0:0:0:0:0:1]:8080",
+        "http://127.1:8080",
+        "http://0x7f000001",
+        "https://app.example/",
+        "https://app.example?x",
+        "https://user@app.example",
+        "https://*.app.example",
+        "wss://app.example",
+        "file://app.example",
+        "null",
+        "",
+    ] {
+        let refused = set(&account, json!({"cors_origins": [APP, wrong]})).await;
+        refused.error(400, "invalid_request", "cors_origins[1]");
+    }
+    let after = account.operator().get(&at(&account)).await.expect(200);
+    assert_eq!(after.bytes, before.bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_origins_names_each_once_or_all_of_them() {
+    let account = account().await;
+    // One that stands there already, and "*", beside which the others say nothing.
+    for wrong in [
+        json!([APP, OTHER, APP]),
+        json!([APP, OTHER, "*"]),
+        json!(["*", APP]),
+        json!(["*", "*"]),
+    ] {
+        let place = wrong.as_array().unwrap().len() - 1;
+        let refused = set(&account, json!({"cors_origins": wrong})).await;
+        refused.error(400, "invalid_request", &format!("cors_origins[{place}]"));
+    }
+    for right in [
+        json!([
+            "https://app.example:8443",
+            "http://app.example:443",
+            "https://app.example:80",
+            "http://localhost:3000",
+            "http://[::1]:8080",
+            "https://xn--bcher-kva.example",
+            "chrome-extension://abcdefghijklmnop",
+            "capacitor://localhost"
+        ]),
+        json!(["*"]),
+        json!([]),
+    ] {
+        let set = set(&account, json!({"cors_origins": right})).await;
+        assert_eq!(set.expect(200)["cors_origins"], right);
+    }
 }

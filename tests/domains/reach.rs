@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{address, domain, host, is_proven, prove, set, setup, text, two_accounts};
 use crate::support::client::Call;
 use crate::support::signing::Signer;
-use crate::support::{Account, Client, Nameserver};
+use crate::support::{Account, Answer, Client, Nameserver};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_a_domain_only_its_account_is_there() {
@@ -32,6 +32,16 @@ async fn at_a_domain_only_its_account_is_there() {
     nobody.get(&theirs).with("accept", json).await.expect(200);
     there(a.test().get("/v1")).await.expect(200);
     there(b.test().get("/v1")).await.error(404, "not_found", "");
+    // The key is good, so it is counted and told its limits, as at any other path that is not there.
+    let left = |answer: Answer| {
+        let refused = answer.error(404, "not_found", "");
+        assert!(refused.number("x-ratelimit-limit") > 0);
+        assert!(refused.header("ratelimit").contains("\"burst\""));
+        refused.number("x-ratelimit-remaining")
+    };
+    let first = left(there(b.test().get("/v1/customers")).await);
+    let second = left(there(b.test().get("/v1/customers")).await);
+    assert_eq!(second, first - 1);
     there(nobody.with_key("sk_test_nonsense").get("/v1"))
         .await
         .error(401, "unauthorized", "");

@@ -255,6 +255,29 @@ fn drilling() -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_interfaces_description_tells_what_identifiers_in_paths_look_like() {
+    let server = drilling();
+    let world = World::of(&server).await;
+    let document = server.anonymous().get("/openapi.json").await.expect(200);
+    let parameters = &document["components"]["parameters"];
+    let pattern = |name: &str| parameters[name]["schema"]["pattern"].as_str();
+    for (name, id) in &world.ids {
+        // An actor's, and a version's, may also be a name.
+        if ["actor_id", "version"].contains(name) {
+            continue;
+        }
+        let (prefix, _) = id.rsplit_once('_').unwrap();
+        let told = pattern(name).unwrap_or_else(|| panic!("nothing is told of {name}"));
+        assert!(
+            told.starts_with(&format!("^{prefix}_[0-9a-f]")),
+            "{name}: {told}"
+        );
+    }
+    let host = pattern("host").unwrap_or_default();
+    assert!(!host.starts_with("^key_"), "{host}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_digit_in_a_path_is_404_everywhere() {
     let server = drilling();
     let world = World::of(&server).await;

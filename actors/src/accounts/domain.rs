@@ -2,12 +2,13 @@
 //! which origins of pages an account may name. Pure: who looks records up hands them in.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use colloquy_model::domain::{DomainState, DomainView, HOST_BYTES_MAX, txt_name};
-use colloquy_model::origin::is_origin;
+use colloquy_model::origin;
 use colloquy_model::secret;
 use colloquy_model::time::Timestamp;
-use serde::de::{self, Deserialize, Deserializer};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use url::Host;
 
 /// Domains of one account.
@@ -29,7 +30,7 @@ impl HostName {
     /// # Errors
     /// What it must be.
     pub fn new(text: &str) -> Result<Self, &'static str> {
-        const RIGHT: &str = "must be a host name of at least two labels, such as \"chat.example.com\", without scheme, port, path or wildcard";
+        const RIGHT: &str = "must be a host name such as \"chat.example.com\", without scheme, port, path or wildcard";
         if text.contains('%') {
             return Err(RIGHT);
         }
@@ -70,19 +71,53 @@ impl<'de> Deserialize<'de> for HostName {
     }
 }
 
-/// An origin whose pages may call, or `*`.
-#[derive(Debug)]
-struct Origin(String);
+/// The next origin of a list that begins with these.
+struct NextOrigin<'l>(&'l [String]);
 
-impl<'de> Deserialize<'de> for Origin {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+impl<'de> DeserializeSeed<'de> for NextOrigin<'_> {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<String, D::Error> {
         let text = String::deserialize(from)?;
-        match text == "*" || (is_origin(&text) && text.len() <= ORIGIN_BYTES_MAX) {
-            true => Ok(Origin(text)),
-            false => Err(de::Error::custom(
-                "must be \"*\" or an origin, such as \"https://app.example.com\"",
-            )),
+        if text.len() > ORIGIN_BYTES_MAX {
+            let reason = format!("must have at most {ORIGIN_BYTES_MAX} bytes");
+            return Err(de::Error::custom(reason));
         }
+        match origin::refusal(self.0, &text) {
+            None => Ok(text),
+            Some(reason) => Err(de::Error::custom(reason)),
+        }
+    }
+}
+
+/// The origins of an account. Each is checked where it stands, so that a refusal tells its place.
+struct Origins(Vec<String>);
+
+impl<'de> Deserialize<'de> for Origins {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Origins;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of origins")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Origins, A::Error> {
+                let mut origins = Vec::new();
+                while let Some(origin) = from.next_element_seed(NextOrigin(&origins))? {
+                    origins.push(origin);
+                    if origins.len() > ORIGINS_MAX {
+                        let reason = format!("must hold at most {ORIGINS_MAX} origins");
+                        return Err(de::Error::custom(reason));
+                    }
+                }
+                Ok(Origins(origins))
+            }
+        }
+
+        from.deserialize_seq(List)
     }
 }
 
@@ -119,16 +154,10 @@ pub(super) fn host_names_present<'de, D: Deserializer<'de>>(
 /// For `#[serde(deserialize_with = "origins")]`; null: those of config.toml.
 ///
 /// # Errors
-/// One of them is none, or there are too many.
+/// One of them is none, stands there twice or beside `*`, or there are too many.
 pub(super) fn origins<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
-    let Some(origins) = Option::<Vec<Origin>>::deserialize(from)? else {
-        return Ok(None);
-    };
-    if origins.len() > ORIGINS_MAX {
-        let reason = format!("must hold at most {ORIGINS_MAX} origins");
-        return Err(de::Error::custom(reason));
-    }
-    Ok(Some(origins.into_iter().map(|origin| origin.0).collect()))
+    let origins = Option::<Origins>::deserialize(from)?;
+    Ok(origins.map(|origins| origins.0))
 }
 
 /// The same for a field that may be left out.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use colloquy_model::account::AccountView;
 use colloquy_model::domain::DomainView;
 use colloquy_model::id::AccountId;
+use colloquy_model::origin::ANY;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -111,7 +112,7 @@ impl Hosts {
     #[must_use]
     pub fn any_allows(&self, origin: &str) -> bool {
         let tables = self.tables.read();
-        tables.origins.contains_key(origin) || tables.origins.contains_key("*")
+        tables.origins.contains_key(origin) || tables.origins.contains_key(ANY)
     }
 
     /// The domains that are to be proven.

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 pub use self::checking::check;
 pub use self::reading::{Content, ContentError};
-pub use self::sniffing::is_shown;
 pub use self::writing::{AttachmentWriter, WriteError};
 
 use self::reading::Part;

@@ -1,10 +1,9 @@
 //! What a file is by its first bytes, whatever its sender calls it.
 
+use colloquy_model::attachment::IMAGES;
+
 /// Bytes of a file's beginning by which it is told.
 pub(super) const HEAD_BYTES: usize = 12;
-
-/// Images that every browser shows and none runs anything of.
-const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// The media type of an image that browsers show safely; none of anything else.
 fn image(head: &[u8]) -> Option<&'static str> {
@@ -42,12 +41,6 @@ pub(super) fn content_type(head: &[u8], declared: Option<&str>) -> String {
     }
 }
 
-/// Whether a file of this media type, as [`content_type`] told it, is shown and not downloaded.
-#[must_use]
-pub fn is_shown(content_type: &str) -> bool {
-    IMAGES.contains(&content_type)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +56,5 @@ mod tests {
             "application/octet-stream"
         );
         assert_eq!(content_type(html, Some("text/html")), "text/html");
-        assert!(is_shown("image/gif") && !is_shown("image/svg+xml") && !is_shown("text/html"));
     }
 }

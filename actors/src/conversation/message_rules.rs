@@ -8,6 +8,7 @@ use super::rules::{ConversationRequest, Decided, invalid};
 use super::state::Live;
 use crate::store::StoredMessage;
 use colloquy_model::answer::Answer;
+use colloquy_model::attachment::{AttachmentView, is_shown};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Condition;
 use colloquy_model::conversation::{MessageType, SenderId, SenderType, Status};
@@ -187,7 +188,10 @@ fn new_message(
             acceptable(kind, &content)?;
             content.into_string()
         }
-        (None, Some(offered)) => offered.url.clone(),
+        (None, Some(offered)) => {
+            check_kind(kind, &offered.view)?;
+            offered.url.clone()
+        }
         (None, None) => return Err(invalid("content", "is required")),
     };
     let by_default = if acting.is_some() {
@@ -218,6 +222,17 @@ fn new_message(
         metadata: send.metadata,
         attachment: offered,
     })
+}
+
+/// What is called an image is one that is shown as such, whatever its sender has declared.
+fn check_kind(kind: MessageType, attachment: &AttachmentView) -> Result<(), ConversationError> {
+    match kind {
+        MessageType::Image if !is_shown(&attachment.content_type) => Err(invalid(
+            "attachment_id",
+            "must be a PNG, JPEG, GIF or WebP image: any other file goes with a message of type file",
+        )),
+        MessageType::Image | MessageType::File | MessageType::Text => Ok(()),
+    }
 }
 
 fn acceptable(kind: MessageType, content: &str) -> Result<(), ConversationError> {

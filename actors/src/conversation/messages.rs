@@ -95,7 +95,7 @@ pub struct SendMessage {
     #[schema(nullable = false)]
     pub content: Option<Content>,
     /// For `image` and `file`, in the place of `content`: a file that was uploaded and that no other
-    /// message has.
+    /// message has; for `image` one that is shown as an image, by its `content_type`.
     #[serde(default, deserialize_with = "present")]
     #[schema(nullable = false)]
     pub attachment_id: Option<AttachmentId>,

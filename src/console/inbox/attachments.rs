@@ -1,7 +1,7 @@
 //! Files of the open conversation: one that is dropped into an answer becomes a message of its own, and
 //! those of messages are shown here, where a browser is signed in.
 
-use colloquy_actors::attachments::is_shown;
+use colloquy_model::attachment::{is_shown, legible};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -64,10 +64,24 @@ pub(super) fn attachment(attachment: &Value) -> Markup {
     }
 }
 
-/// What it is called.
-pub(super) fn name(attachment: &Value) -> &str {
+/// What it is called, in an order of letters that its sender has not turned.
+pub(super) fn name(attachment: &Value) -> String {
     match text(attachment, "filename") {
-        "" => "File",
-        name => name,
+        "" => "File".to_owned(),
+        name => legible(name, char::REPLACEMENT_CHARACTER),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_was_taken_when_any_was_shows_what_is_in_it() {
+        let stored =
+            json!({"filename": "a\u{202e}gpj.exe", "content_type": "text/plain", "bytes": 1});
+        let shown = attachment(&stored).into_string();
+        assert!(shown.contains("a\u{fffd}gpj.exe"), "{shown}");
+        assert!(!shown.contains('\u{202e}'), "{shown}");
     }
 }

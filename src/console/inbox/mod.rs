@@ -270,7 +270,7 @@ impl Inbox<'_> {
             let attached = message.get("attachment");
             match (text(&message, "content"), attached) {
                 ("", _) => "(redacted)".to_owned(),
-                (_, Some(attached)) => attachments::name(attached).to_owned(),
+                (_, Some(attached)) => attachments::name(attached),
                 (words, None) => words.chars().take(120).collect(),
             }
         })

@@ -3,16 +3,13 @@
 use std::fmt::Write;
 
 use actix_web::http::Method;
-use actix_web::http::header::{
-    CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ContentDisposition, HeaderName, IF_RANGE,
-    RANGE,
-};
+use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, IF_RANGE, RANGE};
 use colloquy_actors::accounts::AttachmentFile;
 use colloquy_actors::attachments::{
-    Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError, is_shown,
+    Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError,
 };
 use colloquy_model::answer::Answer;
-use colloquy_model::attachment::AttachmentView;
+use colloquy_model::attachment::{AttachmentView, is_shown, legible};
 use colloquy_model::id::{AttachmentId, AttachmentKind};
 use colloquy_model::json;
 use colloquy_runtime::AskError;
@@ -22,6 +19,8 @@ use multer::{Constraints, Multipart, SizeLimit};
 use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{File, Upload};
 use super::super::budget::{BytesPermit, Slack};
+use super::super::conditions;
+use super::super::declared_file::DeclaredFile;
 use super::super::idempotency::{self, RequestIdentity};
 use super::super::output::{FileContent, Output};
 use super::super::problem::{Kind, More, Outcome, Problem};
@@ -30,17 +29,15 @@ use super::super::ranges;
 
 /// Bytes of one upload that may be in memory: parts on their way into object storage.
 const IN_MEMORY: usize = 24 << 20;
-/// Characters of a file's name.
-const NAME_MAX: usize = 500;
-/// Bytes of a media type.
-const MEDIA_TYPE_MAX: usize = 255;
 /// Bytes of a form beside its one file.
 const FORM_MAX: u64 = 65_536;
 
-/// What its sender says of a file.
-struct Declared {
-    filename: Option<String>,
-    content_type: Option<String>,
+/// What a body is.
+enum Sent {
+    /// A form, with this between its parts.
+    Form(String),
+    /// The file itself.
+    File(DeclaredFile),
 }
 
 /// A body that was not read to its end, as whoever takes a form apart carries it on.
@@ -96,19 +93,16 @@ pub(super) async fn upload(mut call: ApiCall, _: File) -> Result<Output, Problem
     let upload = call.upload.take().ok_or_else(Problem::crashed)?;
     let most = call.app.attachment_bytes_max;
     let declared = content_length(&call);
-    let boundary = boundary(&call)?;
-    let form = if boundary.is_some() { FORM_MAX } else { 0 };
-    if declared.is_some_and(|length| length > most.saturating_add(form)) {
+    let around = form_type(&call).map_or(0, |_| FORM_MAX);
+    if declared.is_some_and(|length| length > most.saturating_add(around)) {
         return Err(WriteError::TooLarge(most).into());
     }
+    let sent = sent(&call)?;
     let _room = room(&call, declared)?;
     let announced = call.app.system.attachments.announce(&call.caller).await?;
-    let file = match boundary {
-        Some(boundary) => received_form(upload, &boundary, (&announced, most)).await?,
-        None => {
-            let declared = declared_by(&call)?;
-            received(upload, declared, (&announced, most)).await?
-        }
+    let file = match sent {
+        Sent::Form(boundary) => received_form(upload, &boundary, (&announced, most)).await?,
+        Sent::File(declared) => received(upload, declared, (&announced, most)).await?,
     };
     if call.idempotency_key.is_some() {
         let said = [
@@ -147,98 +141,38 @@ fn header<'c>(call: &'c ApiCall, name: &HeaderName) -> Option<&'c str> {
     call.request.headers().get(name)?.to_str().ok()
 }
 
-/// What stands between the parts of a form; none where the body is the file itself.
-fn boundary(call: &ApiCall) -> Result<Option<String>, Problem> {
-    let is_form = |declared: &&str| {
-        let media = declared.split(';').next().unwrap_or_default().trim();
-        media.eq_ignore_ascii_case("multipart/form-data")
+/// The media type of a form, with its parameters; none where the body is the file itself.
+fn form_type(call: &ApiCall) -> Option<&str> {
+    let declared = header(call, &CONTENT_TYPE)?;
+    let media = declared.split(';').next().unwrap_or_default().trim();
+    let is_form = media.eq_ignore_ascii_case("multipart/form-data");
+    is_form.then_some(declared)
+}
+
+/// What the headers of a request say of its body.
+fn sent(call: &ApiCall) -> Result<Sent, Problem> {
+    let Some(form) = form_type(call) else {
+        return DeclaredFile::of_request(call.request.headers()).map(Sent::File);
     };
-    let Some(declared) = header(call, &CONTENT_TYPE).filter(is_form) else {
-        return Ok(None);
-    };
-    let boundary = multer::parse_boundary(declared);
+    let boundary = multer::parse_boundary(form);
     boundary
-        .map(Some)
+        .map(Sent::Form)
         .map_err(|_| Problem::invalid("Content-Type", "must name the boundary of its parts"))
 }
 
-/// What the headers of a request say of its file.
-fn declared_by(call: &ApiCall) -> Result<Declared, Problem> {
-    let headers = call.request.headers();
-    let filename = match headers.get(CONTENT_DISPOSITION) {
-        None => None,
-        Some(value) => {
-            let wrong = |_| Problem::invalid("Content-Disposition", "must be as RFC 6266 has it");
-            let disposition = ContentDisposition::from_raw(value).map_err(wrong)?;
-            let extended = disposition.get_filename_ext().map(|name| &name.value);
-            let extended = extended.map(|name| String::from_utf8_lossy(name).into_owned());
-            extended.or_else(|| disposition.get_filename().map(str::to_owned))
-        }
-    };
-    let content_type = match headers.get(CONTENT_TYPE) {
-        None => None,
-        Some(value) => {
-            let wrong = |_| Problem::invalid("Content-Type", "must be a media type");
-            Some(value.to_str().map_err(wrong)?.to_owned())
-        }
-    };
-    Declared {
-        filename,
-        content_type,
-    }
-    .checked(["Content-Disposition", "Content-Type"])
-}
-
-impl Declared {
-    /// Checks what is said, in the names of what says it.
-    fn checked(self, [name, media_type]: [&'static str; 2]) -> Result<Self, Problem> {
-        // What stands before it is a folder of its sender's.
-        let bare = |name: String| {
-            name.rsplit(['/', '\\'])
-                .next()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let filename = self.filename.map(bare).filter(|bare| !bare.is_empty());
-        let is_sound =
-            |name: &String| name.chars().count() <= NAME_MAX && !name.chars().any(char::is_control);
-        if !filename.iter().all(is_sound) {
-            let reason = format!("must name a file by 1 to {NAME_MAX} printable characters");
-            return Err(Problem::invalid(name, reason));
-        }
-        if !self
-            .content_type
-            .iter()
-            .all(|declared| is_media_type(declared))
-        {
-            return Err(Problem::invalid(media_type, "must be a media type"));
-        }
-        Ok(Declared { filename, ..self })
-    }
-}
-
-/// Whether a text is a type and a subtype, with or without parameters (RFC 9110, 8.3.1).
-fn is_media_type(text: &str) -> bool {
-    let token = |part: &str| {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        !part.is_empty() && part.bytes().all(allowed)
-    };
-    let media = text.split(';').next().unwrap_or_default().trim();
-    let printable = text.bytes().all(|b| (b' '..=b'~').contains(&b));
-    let both = media.split_once('/');
-    printable
-        && text.len() <= MEDIA_TYPE_MAX
-        && both.is_some_and(|(kind, subtype)| token(kind) && token(subtype))
+/// A body, or the part of a form, in which nothing stands.
+fn empty() -> Problem {
+    Problem::invalid("file", "must be a file that is not empty")
 }
 
 /// Writes a body that is the file.
 async fn received(
     mut upload: Upload,
-    declared: Declared,
+    declared: DeclaredFile,
     (announced, most): (&Announced, u64),
 ) -> Result<AttachmentFile, Problem> {
     let Some(first) = upload.next().await else {
-        return Err(Problem::invalid("", "must be a file that is not empty"));
+        return Err(empty());
     };
     let first = first?;
     let disposition = download(declared.filename.as_deref());
@@ -274,15 +208,10 @@ async fn received_form(
     if field.name() != Some("file") {
         return Err(one_part());
     }
-    let declared = Declared {
-        filename: field.file_name().map(str::to_owned),
-        content_type: field.content_type().map(ToString::to_string),
-    }
-    .checked(["file", "file"])?;
+    let declared = DeclaredFile::of_part(&field)?;
     let first = field.chunk().await.map_err(refused)?;
     let first = first.filter(|first| !first.is_empty());
-    let first =
-        first.ok_or_else(|| Problem::invalid("file", "must be a file that is not empty"))?;
+    let first = first.ok_or_else(empty)?;
     let disposition = download(declared.filename.as_deref());
     let mut writer = announced.write(most, disposition).await?;
     let written = async {
@@ -303,13 +232,13 @@ async fn received_form(
 async fn finished(
     written: Result<(), Problem>,
     writer: AttachmentWriter,
-    declared: Declared,
+    declared: DeclaredFile,
 ) -> Result<AttachmentFile, Problem> {
     if let Err(problem) = written {
         writer.abort().await;
         return Err(problem);
     }
-    let Declared {
+    let DeclaredFile {
         filename,
         content_type,
     } = declared;
@@ -353,7 +282,7 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
     let (view, etag) = (found.view(), tag(&found));
     let length = view.bytes;
     let part = match header(&call, &RANGE) {
-        Some(range) if call.method == Method::GET && is_current(&call, &etag) => {
+        Some(range) if call.method == Method::GET && wants_part(&call, &etag) => {
             ranges::part(range, length).map_err(|_| Problem {
                 more: Some(Box::new(More::Length(length))),
                 ..Problem::new(Kind::RangeNotSatisfiable, "begins behind the content's end")
@@ -388,9 +317,13 @@ fn tag(found: &FoundAttachment) -> String {
     hash.get(..32).unwrap_or_default().to_owned()
 }
 
-/// Whether a part is wanted of what is there: only so long as it is what the client has of it.
-fn is_current(call: &ApiCall, etag: &str) -> bool {
-    header(call, &IF_RANGE).is_none_or(|wanted| wanted.trim() == format!("\"{etag}\""))
+/// Whether a part is wanted of what is there: only so long as it is what the client has of it, and not
+/// where the client has the whole (RFC 9110, 13.2.2).
+fn wants_part(call: &ApiCall, etag: &str) -> bool {
+    let has_already = conditions::has_already(call.request.headers(), etag);
+    let is_current =
+        header(call, &IF_RANGE).is_none_or(|wanted| wanted.trim() == format!("\"{etag}\""));
+    !has_already && is_current
 }
 
 /// The media type under which a browser gets it: of an image that it shows safely its own.
@@ -422,7 +355,7 @@ fn download(filename: Option<&str>) -> String {
 /// A disposition with a file's name (RFC 6266): in ASCII, and in UTF-8.
 fn named(kind: &str, filename: Option<&str>) -> String {
     let mut disposition = kind.to_owned();
-    let Some(name) = filename else {
+    let Some(name) = filename.map(|name| legible(name, '_')) else {
         return disposition;
     };
     let plain = |one: char| match one {
@@ -442,4 +375,16 @@ fn named(kind: &str, filename: Option<&str>) -> String {
         };
     }
     disposition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_was_taken_when_any_was_is_saved_as_what_is_in_it() {
+        let told = named("attachment", Some("a\u{202e}gpj.exe"));
+        let expected = "attachment; filename=\"a_gpj.exe\"; filename*=UTF-8''a_gpj.exe";
+        assert_eq!(told, expected);
+    }
 }

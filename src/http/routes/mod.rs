@@ -431,8 +431,12 @@ fn attachments() -> Vec<Operation> {
             .about(
                 TAG,
                 "Upload a file",
-                "The body is the file, its name in `Content-Disposition`; or a form with one part `file`. A message of type \
-                 `image` or `file` then takes it by its id. One that no message takes within 24 hours goes.",
+                "The body is the file, of any media type, its name in `Content-Disposition`; or a form with one part `file`. \
+                 Folders before a name are left out. A name without anything but dots and spaces, with control characters, or \
+                 with those that turn the order of others (U+202A to U+202E, U+2066 to U+2069), is refused, since people would \
+                 read another one; so is what is no media type. A message of type `file` then takes it by its id, and one of \
+                 type `image` where the answer's `content_type` is PNG, JPEG, GIF or WebP. One that no message takes within 24 \
+                 hours goes.",
             )
             .auth(WRITE)
             .creates::<AttachmentView>(LocationRule::UnderRequestPath),

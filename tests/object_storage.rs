@@ -1,5 +1,6 @@
 //! Attachments and backups in a bucket: the same promises on a server of the S3 protocol and on one of
-//! Azure Blob Storage, neither of which is ours.
+//! Azure Blob Storage, neither of which is ours, and on the former behind a gateway of ours to which it
+//! is one of Google Cloud Storage.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ const NONE: [PathBuf; 0] = [];
 macro_rules! on_each_provider {
     ($($promise:ident),+ $(,)?) => {
         on_each_provider!(of s3, S3: $($promise),+);
+        on_each_provider!(of gcs, Gcs: $($promise),+);
         on_each_provider!(of azure, Azure: $($promise),+);
     };
     (of $module:ident, $provider:ident: $($promise:ident),+) => {
@@ -85,7 +87,10 @@ async fn files_are_kept_in_the_bucket_and_go_with_their_message(bucket: Bucket) 
     let words = unique("kept in a bucket");
     let small = uploaded(&c, words.as_bytes()).await;
     assert_eq!(bucket.objects_with(&words).len(), 1);
-    assert_eq!(bucket.objects().len(), 2);
+    let names = bucket.objects();
+    assert_eq!(names.len(), 2);
+    let below = |name: &PathBuf| name.to_str().unwrap().contains("files/attachments/");
+    assert!(names.iter().all(below), "{names:?}");
     assert!(!server.work().join("data/objects").exists());
     for id in [&large, &small] {
         let message = sent(&c, id).await;
@@ -125,7 +130,7 @@ fn seconds_of(address: &str) -> i64 {
         let mut pairs = url.query_pairs();
         pairs.find(|(key, _)| key == name).map(|pair| pair.1)
     };
-    if let Some(seconds) = said("X-Amz-Expires") {
+    if let Some(seconds) = said("X-Amz-Expires").or_else(|| said("X-Goog-Expires")) {
         return seconds.parse().unwrap();
     }
     let time = |name| DateTime::parse_from_rfc3339(&said(name).unwrap()).unwrap();
@@ -137,30 +142,32 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
     let mut server = setup.start();
     let account = server.account().await;
     let c = account.test();
-    let words = unique("read at its source");
-    let made = upload(&c, "naïve.html", words.as_bytes()).await.expect(201);
-    let at = content_of(&made.id("attachment_id"));
-    let led = c.get(&at).await.expect(303);
-    let address = led.header("location").to_owned();
-    assert!(address.starts_with(&bucket.endpoint()), "{address}");
-    assert_eq!(seconds_of(&address), 60, "{address}");
-    assert_eq!(led.header("cache-control"), "no-store");
     let anybody = reqwest::Client::builder()
         .tls_backend_preconfigured(no_tls())
         .build()
         .unwrap();
-    let read = anybody.get(&address).send().await.unwrap();
-    assert_eq!(read.status(), 200);
-    let told = read.headers()["content-disposition"].to_str().unwrap();
-    let expected = "attachment; filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
-    assert_eq!(told, expected);
-    assert_eq!(read.text().await.unwrap(), words);
-    // The address is for this file alone, and nothing leads those there who may not read it.
-    let other = address.replace(&made.id("attachment_id"), "att_other");
-    assert_ne!(other, address);
-    let refused = anybody.get(&other).send().await.unwrap();
-    assert_eq!(refused.status(), 403);
-    account.live().get(&at).await.error(404, "not_found", "");
+    // Sent as one request, and in parts.
+    for content in [unique("read at its source").into_bytes(), large()] {
+        let made = upload(&c, "naïve.html", &content).await.expect(201);
+        let at = content_of(&made.id("attachment_id"));
+        let led = c.get(&at).await.expect(303);
+        let address = led.header("location").to_owned();
+        assert!(address.starts_with(&bucket.endpoint()), "{address}");
+        assert_eq!(seconds_of(&address), 60, "{address}");
+        assert_eq!(led.header("cache-control"), "no-store");
+        let read = anybody.get(&address).send().await.unwrap();
+        assert_eq!(read.status(), 200);
+        let told = read.headers()["content-disposition"].to_str().unwrap();
+        let expected = "attachment; filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
+        assert_eq!(told, expected);
+        assert!(read.bytes().await.unwrap() == content);
+        // The address is for this file alone, and nothing leads those there who may not read it.
+        let other = address.replace(&made.id("attachment_id"), "att_other");
+        assert_ne!(other, address);
+        let refused = anybody.get(&other).send().await.unwrap();
+        assert_eq!(refused.status(), 403);
+        account.live().get(&at).await.error(404, "not_found", "");
+    }
     server.term();
 }
 

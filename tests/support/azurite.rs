@@ -24,7 +24,7 @@ pub(crate) fn command(folder: &Path, port: u16) -> Command {
         .args(["--pdeathsig", "KILL", "--"])
         .arg(installed.join("node"))
         .arg(installed.join("node_modules/azurite/dist/src/blob/main.js"))
-        .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck"])
+        .args(["--disableTelemetry", "--skipApiVersionCheck"])
         .args(["--disableProductStyleUrl", "--blobHost", "127.0.0.1"])
         .args(["--blobPort", &port.to_string(), "--location"])
         .arg(folder)

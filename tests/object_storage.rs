@@ -43,6 +43,8 @@ macro_rules! on_each_provider {
 
 on_each_provider!(
     files_are_kept_in_the_bucket_and_go_with_their_message,
+    what_fits_into_a_part_is_one_request,
+    what_is_given_up_leaves_nothing,
     encrypted_where_texts_are_nobody_is_led_to_them,
     readers_are_led_to_the_bucket_where_the_settings_say_so,
     a_check_finds_what_is_missing_in_the_bucket_and_what_nobody_knows,
@@ -98,6 +100,58 @@ async fn files_are_kept_in_the_bucket_and_go_with_their_message(bucket: Bucket) 
         c.get(&content_of(id)).await.error(404, "not_found", "");
     }
     until("the bytes are gone", SOON, async || {
+        bucket.objects().is_empty().then_some(())
+    })
+    .await;
+    server.term();
+    server.assert_sound();
+}
+
+/// What is sent at a time of a file that is longer.
+const PART_BYTES: usize = 8 << 20;
+
+async fn what_fits_into_a_part_is_one_request(bucket: Bucket) {
+    let mut server = bucket.setup().start();
+    let c = server.account().await.test();
+    for (bytes, fits) in [(1, true), (PART_BYTES, true), (PART_BYTES + 1, false)] {
+        let id = uploaded(&c, &large()[..bytes]).await;
+        let requests = until("the requests are printed", SOON, async || {
+            let requests = bucket.requests_for(&id);
+            (!requests.is_empty()).then_some(requests)
+        })
+        .await;
+        // As S3 and Google name it, and Azure.
+        let in_parts = |line: &String| line.contains("upload") || line.contains("comp=block");
+        let sent_in_parts = requests.iter().any(in_parts);
+        assert_eq!(sent_in_parts, !fits, "{bytes}: {requests:?}");
+        assert!(!fits || requests.len() == 1, "{bytes}: {requests:?}");
+        let read = c.get(&content_of(&id)).await.expect(200);
+        assert!(read.bytes == large()[..bytes], "{bytes}");
+    }
+    server.term();
+}
+
+async fn what_is_given_up_leaves_nothing(bucket: Bucket) {
+    let mut server = bucket.setup().start();
+    let c = server.account().await.test();
+    // Of three parts at most two are under way at once: one of the larger file has been sent.
+    for bytes in [1, 2 * PART_BYTES + 1] {
+        // Only behind the file it shows that there is more than the file.
+        let form = [
+            &b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"[..],
+            &large()[..bytes],
+            b"\r\n--b\r\nContent-Disposition: form-data; name=\"more\"\r\n\r\nx\r\n--b--\r\n",
+        ];
+        let refused = c
+            .call("POST", "/v1/attachments")
+            .with("content-type", "multipart/form-data; boundary=b")
+            .bytes(form.concat());
+        refused.await.error(400, "invalid_request", "file");
+        let sent = bucket.requests_for("/att_");
+        let is_sent = sent.iter().any(|line| line.contains("PUT"));
+        assert!(bytes > PART_BYTES || !is_sent, "{sent:?}");
+    }
+    until("nothing is left", SOON, async || {
         bucket.objects().is_empty().then_some(())
     })
     .await;

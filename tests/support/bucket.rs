@@ -120,6 +120,13 @@ impl Bucket {
         self.beside.path().join("printed")
     }
 
+    /// What its server was asked for an object so far, as it has printed it.
+    pub(crate) fn requests_for(&self, object: &str) -> Vec<String> {
+        let printed = fs::read_to_string(self.printed()).unwrap();
+        let of_it = printed.lines().filter(|line| line.contains(object));
+        of_it.map(str::to_owned).collect()
+    }
+
     /// Ends its servers; the objects stay.
     pub(crate) fn close(&mut self) {
         while let Some(mut server) = self.servers.pop() {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::backups::{begun, ended};
 use crate::support::attachments::{content_of, upload, uploaded};
-use crate::support::bucket::Provider;
+use crate::support::bucket::{Provider, with};
 use crate::support::client::no_tls;
-use crate::support::server::{Folder, Server};
-use crate::support::{Answer, Bucket, Client, process, unique, until};
+use crate::support::server::{Folder, Server, Setup};
+use crate::support::{Answer, Bucket, Client, Receiver, Reply, process, unique, until};
 
 const SOON: Duration = Duration::from_secs(60);
 /// 32 bytes in base64.
@@ -51,6 +51,8 @@ on_each_provider!(
     while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes_on,
     backups_are_kept_in_the_bucket_and_restored_out_of_it,
     a_backup_without_its_bucket_is_refused_and_the_next_is_made,
+    credentials_and_buckets_that_are_refused_stop_the_start,
+    a_bucket_that_is_away_is_told_at_the_start_and_waited_for,
 );
 
 /// A message of a conversation of its own that has the attachment.
@@ -362,4 +364,115 @@ async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made(mut bucket:
     assert_eq!(made["state"], "finished", "{made}");
     server.term();
     server.assert_sound();
+}
+
+async fn credentials_and_buckets_that_are_refused_stop_the_start(bucket: Bucket) {
+    let missing = bucket.url_of("another-bucket", "files");
+    let kept = bucket.url("files");
+    let refused = |setup: Setup, setting: &str, [url, said]: [&str; 2]| {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (status, output) = setup.refused_in(folder.path());
+        assert!(!status.success(), "{output}");
+        let line = output.lines().find(|line| line.contains(setting));
+        let line = line.unwrap_or_else(|| panic!("{setting} is not named: {output}"));
+        assert!(
+            line.contains(&format!("{url} is refused: {said}")),
+            "{line}"
+        );
+        assert!(!folder.path().join("data/colloquy.db").exists());
+    };
+    let (wrong, no_bucket) = bucket.refusals();
+    let strangers = with(bucket.setup(), &bucket.wrong_credentials());
+    refused(strangers, "[objects] url", [&kept, wrong]);
+    let elsewhere = bucket.setup().env("COLLOQUY__OBJECTS__URL", &missing);
+    refused(elsewhere, "[objects] url", [&missing, no_bucket]);
+    let backups = bucket
+        .setup()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .env("COLLOQUY__BACKUP__URL", &missing)
+        .env("COLLOQUY__BACKUP__ENDPOINT", &bucket.endpoint());
+    refused(backups, "[backup] url", [&missing, no_bucket]);
+    // What is looked at without the network is not asked.
+    let mut checking = process::colloquy();
+    checking
+        .args(["config", "check"])
+        .env("COLLOQUY__OBJECTS__URL", &missing)
+        .env("COLLOQUY__OBJECTS__ENDPOINT", bucket.endpoint())
+        .envs(bucket.wrong_credentials());
+    let checked = checking.output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+async fn a_bucket_that_is_away_is_told_at_the_start_and_waited_for(mut bucket: Bucket) {
+    bucket.close();
+    let mut server = backed_up(&bucket);
+    let told = server.log();
+    for (setting, prefix) in [("[objects] url", "files"), ("[backup] url", "backups")] {
+        let mut told = told.lines().filter(|line| line.contains(setting));
+        let line = told.next().expect("it is told");
+        assert!(line.contains("WARN"), "{line}");
+        let away = format!("{} does not answer", bucket.url(prefix));
+        assert!(line.contains(&away), "{line}");
+        assert_eq!(told.next(), None);
+    }
+    let c = server.account().await.test();
+    let refused = upload(&c, "a", b"x").await.error(503, "unavailable", "");
+    assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");
+    bucket.open();
+    uploaded(&c, b"kept").await;
+    let made = backup(&server.operator()).await;
+    assert_eq!(made["state"], "finished", "{made}");
+    server.term();
+    server.assert_sound();
+}
+
+/// A server whose bucket is kept by whoever answers at this port.
+fn kept_at(port: u16) -> Setup {
+    let setup = Setup::default()
+        .env("COLLOQUY__OBJECTS__URL", "s3://a-bucket")
+        .env(
+            "COLLOQUY__OBJECTS__ENDPOINT",
+            &format!("http://127.0.0.1:{port}"),
+        );
+    let credentials = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    credentials
+        .iter()
+        .fold(setup, |setup, name| setup.env(name, "any"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_would_be_refused_later_too_stops_the_start() {
+    for (status, stops) in [
+        (301, true),
+        (400, true),
+        (408, false),
+        (429, false),
+        (500, false),
+        (503, false),
+    ] {
+        let storage = Receiver::planned(move |_| Reply::status(status)).await;
+        if stops {
+            let folder = tempfile::TempDir::new().unwrap();
+            let (ended, output) = kept_at(storage.port()).refused_in(folder.path());
+            assert!(!ended.success(), "{status}: {output}");
+            assert!(output.contains("[objects] url: s3://"), "{output}");
+            continue;
+        }
+        let mut server = kept_at(storage.port()).start();
+        let log = server.log();
+        let told = log.lines().find(|line| line.contains("[objects] url"));
+        assert!(told.is_some_and(|line| line.contains("WARN")), "{log}");
+        server.term();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_waited_for_long_where_nobody_answers() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut server = kept_at(port).start();
+    let log = server.log();
+    let told = log.lines().find(|line| line.contains("[objects] url"));
+    assert!(told.is_some_and(|line| line.contains("WARN")), "{log}");
+    server.term();
 }

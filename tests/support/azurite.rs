@@ -15,6 +15,8 @@ use super::tool;
 pub(crate) const ACCOUNT: &str = "tester";
 /// 32 bytes in base64.
 pub(crate) const KEY: &str = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+/// A key of no account.
+pub(crate) const ANOTHER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// The command that starts it.
 pub(crate) fn command(folder: &Path, port: u16) -> Command {

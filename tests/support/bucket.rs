@@ -154,12 +154,17 @@ impl Bucket {
 
     /// How settings name what lies in it under a prefix.
     pub(crate) fn url(&self, prefix: &str) -> String {
+        self.url_of(NAME, prefix)
+    }
+
+    /// The same for a bucket that may not be there.
+    pub(crate) fn url_of(&self, bucket: &str, prefix: &str) -> String {
         let scheme = match self.provider {
             Provider::S3 => "s3",
             Provider::Gcs => "gs",
             Provider::Azure => "az",
         };
-        format!("{scheme}://{NAME}/{prefix}")
+        format!("{scheme}://{bucket}/{prefix}")
     }
 
     /// The credentials, as the provider's own tools read them.
@@ -178,6 +183,43 @@ impl Bucket {
         };
         let owned = |(name, value): (_, &str)| (name, value.to_owned());
         all.into_iter().map(owned).collect()
+    }
+
+    /// Credentials that its server does not take.
+    pub(crate) fn wrong_credentials(&self) -> Vec<(&'static str, String)> {
+        let (secret, wrong) = match self.provider {
+            Provider::S3 => ("AWS_SECRET_ACCESS_KEY", "another-password".to_owned()),
+            Provider::Gcs => {
+                let folder = self.beside.path().join("another");
+                fs::create_dir_all(&folder).unwrap();
+                gcs::make_account(&folder);
+                let account = gcs::account(&folder).to_str().unwrap().to_owned();
+                ("GOOGLE_APPLICATION_CREDENTIALS", account)
+            }
+            Provider::Azure => ("AZURE_STORAGE_ACCOUNT_KEY", azurite::ANOTHER_KEY.to_owned()),
+        };
+        let mut all = self.credentials();
+        all.retain(|(name, _)| *name != secret);
+        all.push((secret, wrong));
+        all
+    }
+
+    /// What its server says to credentials that it does not take, and to the name of no bucket.
+    pub(crate) fn refusals(&self) -> (&'static str, &'static str) {
+        match self.provider {
+            Provider::S3 => (
+                "403 Forbidden: SignatureDoesNotMatch: ",
+                "404 Not Found: NoSuchBucket: ",
+            ),
+            Provider::Gcs => (
+                "401 Unauthorized: AuthenticationRequired: ",
+                "404 Not Found: NoSuchBucket: ",
+            ),
+            Provider::Azure => (
+                "403 Forbidden: AuthorizationFailure: ",
+                "404 Not Found: ContainerNotFound: ",
+            ),
+        }
     }
 
     /// A server that keeps its attachments and its backups there.
@@ -238,7 +280,7 @@ impl Bucket {
 }
 
 /// A server with these credentials.
-fn with(setup: Setup, credentials: &[(&'static str, String)]) -> Setup {
+pub(crate) fn with(setup: Setup, credentials: &[(&'static str, String)]) -> Setup {
     let all = credentials.iter();
     all.fold(setup, |setup, (name, value)| setup.env(name, value))
 }

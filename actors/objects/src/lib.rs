@@ -6,6 +6,7 @@
 
 mod large_files;
 mod location;
+mod probe;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use large_files::UNSYNCED_MAX;
 pub use large_files::{SyncedWriter, remove_large};
 pub use location::{Location, NotALocation};
+pub use probe::Unusable;
 
 /// What is sent to object storage at a time. S3 takes no part under 5 MiB but the last.
 const PART_BYTES: usize = 8 << 20;

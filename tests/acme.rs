@@ -17,10 +17,13 @@ use serde_json::json;
 use tokio_rustls::TlsConnector;
 
 use crate::domains;
+use crate::support::bucket::{Provider, with};
 use crate::support::clock::Clock;
 use crate::support::pebble::{Issuing, Pebble, at};
 use crate::support::raw::exchange;
-use crate::support::{Authority, Nameserver, Person, Server, files, process, tool, until};
+use crate::support::{
+    Authority, Bucket, Nameserver, Person, Server, Setup, files, process, tool, until,
+};
 
 /// An order takes a few seconds, and a dead node's lease ten.
 const SOON: Duration = Duration::from_secs(90);
@@ -440,16 +443,30 @@ async fn a_domain_of_an_account_has_its_certificate_once_it_is_proven() {
 
 #[tokio::test]
 async fn nodes_that_share_the_storage_order_once_and_answer_for_one_another() {
-    let pebble = Pebble::start(Issuing::default()).await;
-    pebble.lead("b.example", "127.0.0.2").await;
     let storage = tempfile::tempdir().unwrap();
     let storage = format!("file:{}", storage.path().display());
+    let sharing = |setup: Setup| setup.env("COLLOQUY__TLS__ACME__STORAGE", &storage);
+    check_that_nodes_order_once(sharing).await;
+}
+
+#[tokio::test]
+async fn nodes_that_share_a_bucket_do_so_too() {
+    for provider in [Provider::S3, Provider::Gcs, Provider::Azure] {
+        let bucket = Bucket::start_of(provider);
+        let sharing = |setup: Setup| {
+            with(setup, &bucket.credentials())
+                .env("COLLOQUY__TLS__ACME__STORAGE", &bucket.url("acme"))
+                .env("COLLOQUY__TLS__ACME__STORAGE_ENDPOINT", &bucket.endpoint())
+        };
+        check_that_nodes_order_once(sharing).await;
+    }
+}
+
+async fn check_that_nodes_order_once(sharing: impl Fn(Setup) -> Setup) {
+    let pebble = Pebble::start(Issuing::default()).await;
+    pebble.lead("b.example", "127.0.0.2").await;
     let names = ["a.example", "b.example"];
-    let node = |address: &str| {
-        pebble
-            .setup_over_http(&names, address)
-            .env("COLLOQUY__TLS__ACME__STORAGE", &storage)
-    };
+    let node = |address: &str| sharing(pebble.setup_over_http(&names, address));
     // Names lead to one node each: whichever orders, the other is asked for one of them.
     let (first, second) = (node("127.0.0.1").start(), node("127.0.0.2").start());
     let tls = pebble.trusting().await;

@@ -1,5 +1,6 @@
 //! Attachments and backups in a bucket: the same promises on a server of the S3 protocol and on one of
-//! Azure Blob Storage, neither of which is ours.
+//! Azure Blob Storage, neither of which is ours, and on the former behind a gateway of ours to which it
+//! is one of Google Cloud Storage.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::backups::{begun, ended};
 use crate::support::attachments::{content_of, upload, uploaded};
-use crate::support::bucket::Provider;
+use crate::support::bucket::{Provider, with};
 use crate::support::client::no_tls;
-use crate::support::server::{Folder, Server};
-use crate::support::{Answer, Bucket, Client, process, unique, until};
+use crate::support::server::{Folder, Server, Setup};
+use crate::support::{Answer, Bucket, Client, Receiver, Reply, process, unique, until};
 
 const SOON: Duration = Duration::from_secs(60);
 /// 32 bytes in base64.
@@ -25,6 +26,7 @@ const NONE: [PathBuf; 0] = [];
 macro_rules! on_each_provider {
     ($($promise:ident),+ $(,)?) => {
         on_each_provider!(of s3, S3: $($promise),+);
+        on_each_provider!(of gcs, Gcs: $($promise),+);
         on_each_provider!(of azure, Azure: $($promise),+);
     };
     (of $module:ident, $provider:ident: $($promise:ident),+) => {
@@ -42,6 +44,8 @@ macro_rules! on_each_provider {
 
 on_each_provider!(
     files_are_kept_in_the_bucket_and_go_with_their_message,
+    what_fits_into_a_part_is_one_request,
+    what_is_given_up_leaves_nothing,
     encrypted_where_texts_are_nobody_is_led_to_them,
     readers_are_led_to_the_bucket_where_the_settings_say_so,
     a_check_finds_what_is_missing_in_the_bucket_and_what_nobody_knows,
@@ -49,6 +53,8 @@ on_each_provider!(
     backups_are_kept_in_the_bucket_and_restored_out_of_it,
     a_backup_that_was_moved_is_restored_from_where_it_is_and_what_is_missing_is_named,
     a_backup_without_its_bucket_is_refused_and_the_next_is_made,
+    credentials_and_buckets_that_are_refused_stop_the_start,
+    a_bucket_that_is_away_is_told_at_the_start_and_waited_for,
 );
 
 /// A message of a conversation of its own that has the attachment.
@@ -87,7 +93,10 @@ async fn files_are_kept_in_the_bucket_and_go_with_their_message(bucket: Bucket) 
     let words = unique("kept in a bucket");
     let small = uploaded(&c, words.as_bytes()).await;
     assert_eq!(bucket.objects_with(&words).len(), 1);
-    assert_eq!(bucket.objects().len(), 2);
+    let names = bucket.objects();
+    assert_eq!(names.len(), 2);
+    let below = |name: &PathBuf| name.to_str().unwrap().contains("files/attachments/");
+    assert!(names.iter().all(below), "{names:?}");
     assert!(!server.work().join("data/objects").exists());
     for id in [&large, &small] {
         let message = sent(&c, id).await;
@@ -95,6 +104,58 @@ async fn files_are_kept_in_the_bucket_and_go_with_their_message(bucket: Bucket) 
         c.get(&content_of(id)).await.error(404, "not_found", "");
     }
     until("the bytes are gone", SOON, async || {
+        bucket.objects().is_empty().then_some(())
+    })
+    .await;
+    server.term();
+    server.assert_sound();
+}
+
+/// What is sent at a time of a file that is longer.
+const PART_BYTES: usize = 8 << 20;
+
+async fn what_fits_into_a_part_is_one_request(bucket: Bucket) {
+    let mut server = bucket.setup().start();
+    let c = server.account().await.test();
+    for (bytes, fits) in [(1, true), (PART_BYTES, true), (PART_BYTES + 1, false)] {
+        let id = uploaded(&c, &large()[..bytes]).await;
+        let requests = until("the requests are printed", SOON, async || {
+            let requests = bucket.requests_for(&id);
+            (!requests.is_empty()).then_some(requests)
+        })
+        .await;
+        // As S3 and Google name it, and Azure.
+        let in_parts = |line: &String| line.contains("upload") || line.contains("comp=block");
+        let sent_in_parts = requests.iter().any(in_parts);
+        assert_eq!(sent_in_parts, !fits, "{bytes}: {requests:?}");
+        assert!(!fits || requests.len() == 1, "{bytes}: {requests:?}");
+        let read = c.get(&content_of(&id)).await.expect(200);
+        assert!(read.bytes == large()[..bytes], "{bytes}");
+    }
+    server.term();
+}
+
+async fn what_is_given_up_leaves_nothing(bucket: Bucket) {
+    let mut server = bucket.setup().start();
+    let c = server.account().await.test();
+    // Of three parts at most two are under way at once: one of the larger file has been sent.
+    for bytes in [1, 2 * PART_BYTES + 1] {
+        // Only behind the file it shows that there is more than the file.
+        let form = [
+            &b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"[..],
+            &large()[..bytes],
+            b"\r\n--b\r\nContent-Disposition: form-data; name=\"more\"\r\n\r\nx\r\n--b--\r\n",
+        ];
+        let refused = c
+            .call("POST", "/v1/attachments")
+            .with("content-type", "multipart/form-data; boundary=b")
+            .bytes(form.concat());
+        refused.await.error(400, "invalid_request", "file");
+        let sent = bucket.requests_for("/att_");
+        let is_sent = sent.iter().any(|line| line.contains("PUT"));
+        assert!(bytes > PART_BYTES || !is_sent, "{sent:?}");
+    }
+    until("nothing is left", SOON, async || {
         bucket.objects().is_empty().then_some(())
     })
     .await;
@@ -127,7 +188,7 @@ fn seconds_of(address: &str) -> i64 {
         let mut pairs = url.query_pairs();
         pairs.find(|(key, _)| key == name).map(|pair| pair.1)
     };
-    if let Some(seconds) = said("X-Amz-Expires") {
+    if let Some(seconds) = said("X-Amz-Expires").or_else(|| said("X-Goog-Expires")) {
         return seconds.parse().unwrap();
     }
     let time = |name| DateTime::parse_from_rfc3339(&said(name).unwrap()).unwrap();
@@ -139,30 +200,32 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
     let mut server = setup.start();
     let account = server.account().await;
     let c = account.test();
-    let words = unique("read at its source");
-    let made = upload(&c, "naïve.html", words.as_bytes()).await.expect(201);
-    let at = content_of(&made.id("attachment_id"));
-    let led = c.get(&at).await.expect(303);
-    let address = led.header("location").to_owned();
-    assert!(address.starts_with(&bucket.endpoint()), "{address}");
-    assert_eq!(seconds_of(&address), 60, "{address}");
-    assert_eq!(led.header("cache-control"), "no-store");
     let anybody = reqwest::Client::builder()
         .tls_backend_preconfigured(no_tls())
         .build()
         .unwrap();
-    let read = anybody.get(&address).send().await.unwrap();
-    assert_eq!(read.status(), 200);
-    let told = read.headers()["content-disposition"].to_str().unwrap();
-    let expected = "attachment; filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
-    assert_eq!(told, expected);
-    assert_eq!(read.text().await.unwrap(), words);
-    // The address is for this file alone, and nothing leads those there who may not read it.
-    let other = address.replace(&made.id("attachment_id"), "att_other");
-    assert_ne!(other, address);
-    let refused = anybody.get(&other).send().await.unwrap();
-    assert_eq!(refused.status(), 403);
-    account.live().get(&at).await.error(404, "not_found", "");
+    // Sent as one request, and in parts.
+    for content in [unique("read at its source").into_bytes(), large()] {
+        let made = upload(&c, "naïve.html", &content).await.expect(201);
+        let at = content_of(&made.id("attachment_id"));
+        let led = c.get(&at).await.expect(303);
+        let address = led.header("location").to_owned();
+        assert!(address.starts_with(&bucket.endpoint()), "{address}");
+        assert_eq!(seconds_of(&address), 60, "{address}");
+        assert_eq!(led.header("cache-control"), "no-store");
+        let read = anybody.get(&address).send().await.unwrap();
+        assert_eq!(read.status(), 200);
+        let told = read.headers()["content-disposition"].to_str().unwrap();
+        let expected = "attachment; filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
+        assert_eq!(told, expected);
+        assert!(read.bytes().await.unwrap() == content);
+        // The address is for this file alone, and nothing leads those there who may not read it.
+        let other = address.replace(&made.id("attachment_id"), "att_other");
+        assert_ne!(other, address);
+        let refused = anybody.get(&other).send().await.unwrap();
+        assert_eq!(refused.status(), 403);
+        account.live().get(&at).await.error(404, "not_found", "");
+    }
     server.term();
 }
 
@@ -354,4 +417,115 @@ async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made(mut bucket:
     assert_eq!(made["state"], "finished", "{made}");
     server.term();
     server.assert_sound();
+}
+
+async fn credentials_and_buckets_that_are_refused_stop_the_start(bucket: Bucket) {
+    let missing = bucket.url_of("another-bucket", "files");
+    let kept = bucket.url("files");
+    let refused = |setup: Setup, setting: &str, [url, said]: [&str; 2]| {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (status, output) = setup.refused_in(folder.path());
+        assert!(!status.success(), "{output}");
+        let line = output.lines().find(|line| line.contains(setting));
+        let line = line.unwrap_or_else(|| panic!("{setting} is not named: {output}"));
+        assert!(
+            line.contains(&format!("{url} is refused: {said}")),
+            "{line}"
+        );
+        assert!(!folder.path().join("data/colloquy.db").exists());
+    };
+    let (wrong, no_bucket) = bucket.refusals();
+    let strangers = with(bucket.setup(), &bucket.wrong_credentials());
+    refused(strangers, "[objects] url", [&kept, wrong]);
+    let elsewhere = bucket.setup().env("COLLOQUY__OBJECTS__URL", &missing);
+    refused(elsewhere, "[objects] url", [&missing, no_bucket]);
+    let backups = bucket
+        .setup()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .env("COLLOQUY__BACKUP__URL", &missing)
+        .env("COLLOQUY__BACKUP__ENDPOINT", &bucket.endpoint());
+    refused(backups, "[backup] url", [&missing, no_bucket]);
+    // What is looked at without the network is not asked.
+    let mut checking = process::colloquy();
+    checking
+        .args(["config", "check"])
+        .env("COLLOQUY__OBJECTS__URL", &missing)
+        .env("COLLOQUY__OBJECTS__ENDPOINT", bucket.endpoint())
+        .envs(bucket.wrong_credentials());
+    let checked = checking.output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+async fn a_bucket_that_is_away_is_told_at_the_start_and_waited_for(mut bucket: Bucket) {
+    bucket.close();
+    let mut server = backed_up(&bucket);
+    let told = server.log();
+    for (setting, prefix) in [("[objects] url", "files"), ("[backup] url", "backups")] {
+        let mut told = told.lines().filter(|line| line.contains(setting));
+        let line = told.next().expect("it is told");
+        assert!(line.contains("WARN"), "{line}");
+        let away = format!("{} does not answer", bucket.url(prefix));
+        assert!(line.contains(&away), "{line}");
+        assert_eq!(told.next(), None);
+    }
+    let c = server.account().await.test();
+    let refused = upload(&c, "a", b"x").await.error(503, "unavailable", "");
+    assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");
+    bucket.open();
+    uploaded(&c, b"kept").await;
+    let made = backup(&server.operator()).await;
+    assert_eq!(made["state"], "finished", "{made}");
+    server.term();
+    server.assert_sound();
+}
+
+/// A server whose bucket is kept by whoever answers at this port.
+fn kept_at(port: u16) -> Setup {
+    let setup = Setup::default()
+        .env("COLLOQUY__OBJECTS__URL", "s3://a-bucket")
+        .env(
+            "COLLOQUY__OBJECTS__ENDPOINT",
+            &format!("http://127.0.0.1:{port}"),
+        );
+    let credentials = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    credentials
+        .iter()
+        .fold(setup, |setup, name| setup.env(name, "any"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_would_be_refused_later_too_stops_the_start() {
+    for (status, stops) in [
+        (301, true),
+        (400, true),
+        (408, false),
+        (429, false),
+        (500, false),
+        (503, false),
+    ] {
+        let storage = Receiver::planned(move |_| Reply::status(status)).await;
+        if stops {
+            let folder = tempfile::TempDir::new().unwrap();
+            let (ended, output) = kept_at(storage.port()).refused_in(folder.path());
+            assert!(!ended.success(), "{status}: {output}");
+            assert!(output.contains("[objects] url: s3://"), "{output}");
+            continue;
+        }
+        let mut server = kept_at(storage.port()).start();
+        let log = server.log();
+        let told = log.lines().find(|line| line.contains("[objects] url"));
+        assert!(told.is_some_and(|line| line.contains("WARN")), "{log}");
+        server.term();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_waited_for_long_where_nobody_answers() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut server = kept_at(port).start();
+    let log = server.log();
+    let told = log.lines().find(|line| line.contains("[objects] url"));
+    assert!(told.is_some_and(|line| line.contains("WARN")), "{log}");
+    server.term();
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 use tokio::time::Instant;
@@ -63,7 +64,7 @@ use colloquy_model::key::SecretHash;
 use colloquy_model::position::Position;
 use colloquy_model::public_url::PublicUrl;
 use colloquy_model::time::Timestamp;
-use colloquy_objects::{Location, NotALocation, ObjectError};
+use colloquy_objects::{Location, NotALocation, ObjectError, Unusable};
 use colloquy_runtime::alarm::Alarm;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::ComputeLimits;
@@ -196,6 +197,14 @@ pub enum NotOpened {
     /// The setting names no place where attachments can be put.
     #[error("[objects] url: {0}")]
     ObjectsUrl(#[from] NotALocation),
+    /// The storage of a cloud does not let this server in, or has no such bucket.
+    #[error("{setting}: {unusable}")]
+    Bucket {
+        /// Which setting names the bucket.
+        setting: &'static str,
+        /// What the provider says.
+        unusable: Unusable,
+    },
     /// There is no place where backups can be put.
     #[error("backups can't be kept at [backup] url: {0}")]
     Backups(ObjectError),
@@ -205,6 +214,35 @@ pub enum NotOpened {
     /// The operating system starts no further thread.
     #[error("a thread can't be started: {0}; is the limit of threads too low?")]
     Thread(#[from] std::io::Error),
+}
+
+/// Asks the clouds in which files are to be kept, before anything is made: what they refuse, every file
+/// would be refused. One that does not answer may do so by then.
+fn ask_clouds(settings: &Settings) -> Result<(), NotOpened> {
+    let objects = settings.objects.clone()?;
+    let objects = ("[objects] url", Some(&objects));
+    let backups = ("[backup] url", settings.backup.location.as_ref());
+    let asking = [objects, backups].map(|(setting, location)| async move {
+        match location {
+            Some(location) => location.ask().await.map_err(|error| (setting, error)),
+            None => Ok(()),
+        }
+    });
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let answers = runtime.block_on(join_all(asking));
+    // A name that is still looked up is waited for no longer.
+    runtime.shutdown_background();
+    for (setting, unusable) in answers.into_iter().filter_map(Result::err) {
+        match unusable {
+            Unusable::Refused { .. } => return Err(NotOpened::Bucket { setting, unusable }),
+            Unusable::Away { .. } => {
+                tracing::warn!(setting, error = %unusable, "files can't be kept until it does");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Opens the store where it is set to be.
@@ -373,6 +411,7 @@ impl System {
         courier: Arc<dyn Courier>,
         sources: Sources,
     ) -> Result<Opened, NotOpened> {
+        ask_clouds(&settings)?;
         set_plans(settings.plans);
         settings.computing.set();
         let views = Views::default();

@@ -17,6 +17,8 @@ use super::tool;
 pub(crate) const ACCOUNT: &str = "tester";
 /// 32 bytes in base64.
 pub(crate) const KEY: &str = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+/// A key of no account.
+pub(crate) const ANOTHER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// The command that starts it.
 pub(crate) fn command(folder: &Path, port: u16) -> Command {
@@ -26,7 +28,7 @@ pub(crate) fn command(folder: &Path, port: u16) -> Command {
         .args(["--pdeathsig", "KILL", "--"])
         .arg(installed.join("node"))
         .arg(installed.join("node_modules/azurite/dist/src/blob/main.js"))
-        .args(["--silent", "--disableTelemetry", "--skipApiVersionCheck"])
+        .args(["--disableTelemetry", "--skipApiVersionCheck"])
         .args(["--disableProductStyleUrl", "--blobHost", "127.0.0.1"])
         .args(["--blobPort", &port.to_string(), "--location"])
         .arg(folder)

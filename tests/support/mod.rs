@@ -17,6 +17,7 @@ pub(crate) mod database;
 pub(crate) mod dice;
 pub(crate) mod documents;
 pub(crate) mod files;
+pub(crate) mod gcs;
 pub(crate) mod git;
 pub(crate) mod heard;
 pub(crate) mod log;

@@ -6,11 +6,13 @@
 
 mod large_files;
 mod location;
+mod probe;
 #[cfg(test)]
 mod tests;
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::mem;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
@@ -25,7 +27,7 @@ use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{
     Attribute, Attributes, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode,
-    PutMultipartOptions, PutOptions, WriteMultipart,
+    PutMultipartOptions, PutOptions, PutPayloadMut, WriteMultipart,
 };
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,6 +35,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use large_files::UNSYNCED_MAX;
 pub use large_files::{SyncedWriter, remove_large};
 pub use location::{Location, NotALocation};
+pub use probe::Unusable;
 
 /// What is sent to object storage at a time. S3 takes no part under 5 MiB but the last.
 const PART_BYTES: usize = 8 << 20;
@@ -95,17 +98,54 @@ pub type Pieces = BoxStream<'static, Result<Bytes, ObjectError>>;
 /// A file on its way into the storage. Nobody sees anything of it before it is whole.
 #[derive(Debug)]
 pub struct Upload {
-    parts: WriteMultipart,
+    storage: Arc<dyn ObjectStore>,
+    path: Path,
+    attributes: Attributes,
+    sending: Sending,
+}
+
+/// How a file is sent.
+#[derive(Debug)]
+enum Sending {
+    /// As one request, at its end: it is no longer than a part so far, which is kept here.
+    Whole(PutPayloadMut),
+    /// In parts.
+    Parts(WriteMultipart),
 }
 
 impl Upload {
+    /// Has it sent in parts, beginning with what is there of it.
+    async fn begin_parts(&mut self, first: PutPayloadMut) -> Result<(), ObjectError> {
+        let options = PutMultipartOptions {
+            attributes: self.attributes.clone(),
+            ..PutMultipartOptions::default()
+        };
+        let upload = self.storage.put_multipart_opts(&self.path, options).await?;
+        let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        for piece in first.freeze() {
+            parts.put(piece);
+        }
+        self.sending = Sending::Parts(parts);
+        Ok(())
+    }
+
     /// Adds a piece; waits where the storage is slower than whoever brings them.
     ///
     /// # Errors
     /// The storage has refused a part.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), ObjectError> {
-        self.parts.wait_for_capacity(PARTS_AT_ONCE).await?;
-        self.parts.put(piece);
+        if let Sending::Whole(first) = &mut self.sending {
+            if first.content_length() + piece.len() <= PART_BYTES {
+                first.push(piece);
+                return Ok(());
+            }
+            let first = mem::take(first);
+            self.begin_parts(first).await?;
+        }
+        if let Sending::Parts(parts) = &mut self.sending {
+            parts.wait_for_capacity(PARTS_AT_ONCE).await?;
+            parts.put(piece);
+        }
         Ok(())
     }
 
@@ -114,14 +154,31 @@ impl Upload {
     /// # Errors
     /// It is not there.
     pub async fn finish(self) -> Result<(), ObjectError> {
-        self.parts.finish().await?;
+        match self.sending {
+            Sending::Whole(content) => {
+                let options = PutOptions {
+                    attributes: self.attributes,
+                    ..PutOptions::default()
+                };
+                let put = self.storage.put_opts(&self.path, content.into(), options);
+                put.await?;
+            }
+            Sending::Parts(parts) => {
+                parts.finish().await?;
+            }
+        }
         Ok(())
     }
 
     /// Lets go what has been put of it.
     pub async fn abort(self) {
-        // What is left of it goes with the deletion of its name.
-        let _ = self.parts.abort().await;
+        match self.sending {
+            Sending::Whole(_) => {}
+            Sending::Parts(parts) => {
+                // What is left of it goes with the deletion of its name.
+                let _ = parts.abort().await;
+            }
+        }
     }
 }
 
@@ -205,7 +262,7 @@ impl Objects {
         }
     }
 
-    /// Puts a file of this machine, in parts: it takes a few of them of memory, however large it is.
+    /// Puts a file of this machine. It takes a few parts of memory, however large it is.
     ///
     /// # Errors
     /// It is not there; parts of it may be, which are never seen under its name.
@@ -216,23 +273,22 @@ impl Objects {
             return Ok(copied.await.map_err(io::Error::other)??);
         }
         let mut file = tokio::fs::File::open(from).await?;
-        let upload = self.storage.put_multipart(&self.path(name)).await?;
-        let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
-        match write_parts(&mut file, &mut parts).await {
+        let mut upload = self.begin(name, None).await?;
+        match write_pieces(&mut file, &mut upload).await {
             Ok(bytes) => {
-                parts.finish().await?;
+                upload.finish().await?;
                 Ok(bytes)
             }
             Err(error) => {
-                // What it said first is what is told.
-                let _ = parts.abort().await;
+                upload.abort().await;
                 Err(error)
             }
         }
     }
 
     /// Begins to put a file of which the pieces come one after the other. A cloud tells whoever is led
-    /// to it what to do with it (`Content-Disposition`); a folder keeps the bytes alone.
+    /// to it what to do with it (`Content-Disposition`), and is asked to keep it only when it is whole
+    /// or longer than a part. A folder keeps the bytes alone, from the first on.
     ///
     /// # Errors
     /// The storage does not take it.
@@ -241,16 +297,18 @@ impl Objects {
         name: &str,
         disposition: Option<String>,
     ) -> Result<Upload, ObjectError> {
-        let mut options = PutMultipartOptions::default();
-        if let Some(disposition) = disposition.filter(|_| !self.is_folder()) {
-            let told = (Attribute::ContentDisposition, disposition);
-            options.attributes = Attributes::from_iter([told]);
+        let disposition = disposition.filter(|_| !self.is_folder());
+        let told = disposition.map(|told| (Attribute::ContentDisposition, told));
+        let mut upload = Upload {
+            storage: Arc::clone(&self.storage),
+            path: self.path(name),
+            attributes: Attributes::from_iter(told),
+            sending: Sending::Whole(PutPayloadMut::new()),
+        };
+        if self.is_folder() {
+            upload.begin_parts(PutPayloadMut::new()).await?;
         }
-        let path = self.path(name);
-        let upload = self.storage.put_multipart_opts(&path, options).await?;
-        Ok(Upload {
-            parts: WriteMultipart::new_with_chunk_size(upload, PART_BYTES),
-        })
+        Ok(upload)
     }
 
     /// Reads a part of a file, as it comes.
@@ -432,10 +490,7 @@ fn put_beside<T>(
     Ok(written)
 }
 
-async fn write_parts(
-    file: &mut tokio::fs::File,
-    parts: &mut WriteMultipart,
-) -> Result<u64, ObjectError> {
+async fn write_pieces(file: &mut tokio::fs::File, upload: &mut Upload) -> Result<u64, ObjectError> {
     let mut bytes = 0;
     loop {
         let mut piece = bytes::BytesMut::with_capacity(PART_BYTES);
@@ -444,7 +499,6 @@ async fn write_parts(
             return Ok(bytes);
         }
         bytes += piece.len() as u64;
-        parts.wait_for_capacity(PARTS_AT_ONCE).await?;
-        parts.put(piece.freeze());
+        upload.write(piece.freeze()).await?;
     }
 }

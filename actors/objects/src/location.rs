@@ -9,11 +9,13 @@ use std::time::Duration;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
+use super::probe::{self, Unusable};
 use super::{ObjectError, Objects};
 
 /// How long the storage may take to take a connection.
@@ -64,8 +66,23 @@ impl Provider {
     }
 }
 
-/// A bucket that was opened, and what signs addresses in it.
-type Bucket = (Arc<dyn ObjectStore>, Arc<dyn Signer>);
+/// A bucket that was opened, what signs addresses in it, and what lists a few of its names.
+struct Bucket {
+    storage: Arc<dyn ObjectStore>,
+    signer: Arc<dyn Signer>,
+    pages: Arc<dyn PaginatedListStore>,
+}
+
+impl Bucket {
+    fn new<S: ObjectStore + Signer + PaginatedListStore>(storage: S) -> Self {
+        let storage = Arc::new(storage);
+        Self {
+            signer: Arc::<S>::clone(&storage),
+            pages: Arc::<S>::clone(&storage),
+            storage,
+        }
+    }
+}
 
 /// It names no place where files can be kept; says what would.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -167,7 +184,7 @@ impl Location {
 
     /// Opens it; a folder that is missing is made. Credentials of a cloud are taken from the
     /// environment as the provider's own tools read them (`AWS_…`, `GOOGLE_…`, `AZURE_…`). What is
-    /// wrong with them shows with the first file.
+    /// wrong with them, [`Location::ask`] finds.
     ///
     /// # Errors
     /// The folder can't be made, or settings of the provider are missing.
@@ -206,17 +223,40 @@ impl Location {
                 bucket,
                 prefix,
             } => {
-                let (storage, signer) = self.bucket(*provider, bucket)?;
+                let url = bucket_url(*provider, bucket, prefix);
+                let bucket = self.bucket(*provider, bucket)?;
                 Ok(Objects {
-                    storage,
+                    storage: bucket.storage,
                     prefix: prefix.clone(),
-                    url: format!("{}://{bucket}/{prefix}", provider.scheme())
-                        .trim_end_matches('/')
-                        .to_owned(),
+                    url,
                     folder: None,
-                    signer: Some(signer),
+                    signer: Some(bucket.signer),
                 })
             }
+        }
+    }
+
+    /// Asks the storage of a bucket whether it lets these credentials in and has the bucket, within a
+    /// few seconds, and with a client of its own. A folder needs no asking.
+    ///
+    /// # Errors
+    /// It does not, or nobody knows.
+    pub async fn ask(&self) -> Result<(), Unusable> {
+        let Kind::Bucket {
+            provider,
+            bucket,
+            prefix,
+        } = &self.kind
+        else {
+            return Ok(());
+        };
+        let url = bucket_url(*provider, bucket, prefix);
+        match self.bucket(*provider, bucket) {
+            Ok(bucket) => probe::ask(&*bucket.pages, prefix, url).await,
+            Err(error) => Err(Unusable::Refused {
+                url,
+                answer: error.to_string(),
+            }),
         }
     }
 
@@ -245,8 +285,7 @@ impl Location {
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_endpoint(endpoint);
                 }
-                let storage = Arc::new(builder.build()?);
-                (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
+                Bucket::new(builder.build()?)
             }
             Provider::GoogleCloud => {
                 let mut builder = GoogleCloudStorageBuilder::from_env()
@@ -256,8 +295,7 @@ impl Location {
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_base_url(endpoint);
                 }
-                let storage = Arc::new(builder.build()?);
-                (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
+                Bucket::new(builder.build()?)
             }
             Provider::Azure => {
                 let mut builder = MicrosoftAzureBuilder::from_env()
@@ -267,8 +305,7 @@ impl Location {
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_endpoint(endpoint.to_owned());
                 }
-                let storage = Arc::new(builder.build()?);
-                (Arc::clone(&storage) as Arc<dyn ObjectStore>, storage)
+                Bucket::new(builder.build()?)
             }
         })
     }
@@ -291,4 +328,10 @@ fn resolved(folder: &FilePath) -> PathBuf {
         }
     }
     real
+}
+
+/// How settings name what lies in a bucket below a prefix.
+fn bucket_url(provider: Provider, bucket: &str, prefix: &Path) -> String {
+    let url = format!("{}://{bucket}/{prefix}", provider.scheme());
+    url.trim_end_matches('/').to_owned()
 }

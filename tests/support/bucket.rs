@@ -268,7 +268,7 @@ impl Bucket {
     /// Moves all that lies under a prefix to another one.
     pub(crate) fn rename(&self, from: &str, to: &str) {
         match self.provider {
-            Provider::S3 => {
+            Provider::S3 | Provider::Gcs => {
                 let below = self.folder.path().join(NAME);
                 fs::create_dir_all(below.join(to).parent().unwrap()).unwrap();
                 fs::rename(below.join(from), below.join(to)).unwrap();

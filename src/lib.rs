@@ -192,15 +192,8 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
         system,
         first_start,
     } = open(config, &url, &courier)?;
-    if let Err(error) = startup::hand_over(&startup::asked_at(bound.address, config), &first_start)
-    {
-        if first_start.keys.is_some() {
-            return Err(give_up(&system, first_store, error));
-        }
-        tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
-    }
-    // Behind it no start makes any again, so nobody may be served before.
-    system.secrets_shown()?;
+    let asked_at = startup::asked_at(bound.address, config);
+    show_secrets(&system, &asked_at, &first_start, first_store)?;
     let outbound = Outbound {
         courier,
         traces: Traces::start(&config.traces, &system)?.map(Arc::new),
@@ -233,6 +226,23 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     drop(history);
     system.close();
     Ok(())
+}
+
+/// Shows the secrets of a first start, for good: behind it no start makes any again, so nobody may be
+/// served before.
+fn show_secrets(
+    system: &System,
+    asked_at: &str,
+    first_start: &colloquy_actors::system::FirstStart,
+    store: FirstStore<'_>,
+) -> Result<(), RunError> {
+    if let Err(error) = startup::hand_over(asked_at, first_start) {
+        if first_start.keys.is_some() {
+            return Err(give_up(system, store, error));
+        }
+        tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
+    }
+    Ok(system.secrets_shown()?)
 }
 
 /// Has certificates read again when their files change, and ordered for domains when they are proven.

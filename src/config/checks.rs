@@ -127,26 +127,7 @@ impl Config {
                 "must be at least 0 and at most 36500",
             )?;
         }
-        for (name, plan) in [
-            ("plans.basic", &self.plans.basic),
-            ("plans.pro", &self.plans.pro),
-        ] {
-            if plan.rate_per_minute == 0 {
-                wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;
-            }
-            if plan.burst_per_minute < plan.rate_per_minute {
-                wrong(
-                    &format!("{name}.burst_per_minute"),
-                    "must be at least rate_per_minute",
-                )?;
-            }
-            if plan.monthly_quota > MONTHLY_QUOTA_MAX {
-                wrong(
-                    &format!("{name}.monthly_quota"),
-                    &format!("must be at most {MONTHLY_QUOTA_MAX}"),
-                )?;
-            }
-        }
+        self.check_plans()?;
         if !(self.documents.bin_days > 0.0 && self.documents.bin_days <= 36_500.0) {
             wrong(
                 "documents.bin_days",
@@ -170,6 +151,36 @@ impl Config {
         self.encryption.check()?;
         self.oauth.check()?;
         self.issuers.iter().try_for_each(Issuer::check)?;
+        self.check_deprecations()?;
+        self.webhooks.check()?;
+        self.check_policies()
+    }
+
+    fn check_plans(&self) -> Result<(), Wrong> {
+        for (name, plan) in [
+            ("plans.basic", &self.plans.basic),
+            ("plans.pro", &self.plans.pro),
+        ] {
+            if plan.rate_per_minute == 0 {
+                wrong(&format!("{name}.rate_per_minute"), "must be at least 1")?;
+            }
+            if plan.burst_per_minute < plan.rate_per_minute {
+                wrong(
+                    &format!("{name}.burst_per_minute"),
+                    "must be at least rate_per_minute",
+                )?;
+            }
+            if plan.monthly_quota > MONTHLY_QUOTA_MAX {
+                wrong(
+                    &format!("{name}.monthly_quota"),
+                    &format!("must be at most {MONTHLY_QUOTA_MAX}"),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_deprecations(&self) -> Result<(), Wrong> {
         for (index, one) in self.deprecations.iter().enumerate() {
             let at = format!("deprecations[{index}]");
             one.check(&at)?;
@@ -184,8 +195,7 @@ impl Config {
                 wrong(&format!("{at}.route"), &right)?;
             }
         }
-        self.webhooks.check()?;
-        self.check_policies()
+        Ok(())
     }
 
     fn check_files(&self) -> Result<(), Wrong> {
@@ -454,7 +464,7 @@ impl Server {
         }
         let url = &self.public_url;
         let is_web = url.starts_with("http://") || url.starts_with("https://");
-        if !url.is_empty() && !(is_web && origin::is_origin(url)) {
+        if !(url.is_empty() || is_web && origin::is_origin(url)) {
             wrong(
                 "server.public_url",
                 "must be http:// or https://, a host in small letters and a port where it is not the usual one, such as \"https://chat.example.com\"",

@@ -214,11 +214,7 @@ impl SqliteStore {
         settings: StoreSettings<'_>,
     ) -> Result<(Self, Operator), OpenError> {
         let lock = lock(path)?;
-        let first_start = FirstStartMark::of(path);
-        if !path.exists() {
-            let set = first_start.set();
-            set.map_err(|error| OpenError::File(path.to_owned(), error))?;
-        }
+        let first_start = marked(path)?;
         let mut connection = connect(
             path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -228,10 +224,7 @@ impl SqliteStore {
             transfer::recovered(&mut connection, path, settings.master_keys)?;
         let counts = counts.linking(chain::ChainEnd::open(&mut connection)?);
         recovery::tell(&connection, &*sink)?;
-        if first_start.is_set() {
-            recovery::forget_operator(&connection)?;
-        }
-        let operator = recovery::operator(&connection, settings.operator_token)?;
+        let operator = recovery::operator(&connection, &first_start, settings.operator_token)?;
         sink.opened(counts.next_pos.previous());
         let gate = Arc::new(Gate::default());
         let housekeeping = Housekeeping::open(pace, &connection, &*sink, Arc::clone(&gate))?;
@@ -288,6 +281,16 @@ impl SqliteStore {
             None => Err(work),
         }
     }
+}
+
+/// The mark of the store in this file; set before there is one.
+fn marked(path: &Path) -> Result<FirstStartMark, OpenError> {
+    let first_start = FirstStartMark::of(path);
+    if !path.exists() {
+        let set = first_start.set();
+        set.map_err(|error| OpenError::File(path.to_owned(), error))?;
+    }
+    Ok(first_start)
 }
 
 /// Starts the writer's thread, and gives the inbox that it works off.

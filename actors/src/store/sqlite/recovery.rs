@@ -12,7 +12,7 @@ use super::older_keys;
 use super::slices::{self, Entry, EntryRow};
 use super::trails;
 use crate::store::RECOVERED;
-use crate::store::{CommitSink, Operator};
+use crate::store::{CommitSink, FirstStartMark, Operator};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
@@ -203,13 +203,16 @@ fn tell_endpoints(connection: &Connection, sink: &dyn CommitSink) -> rusqlite::R
     Ok(())
 }
 
-/// Forgets the operators' token that a first start made and nobody has seen.
-pub(super) fn forget_operator(connection: &Connection) -> rusqlite::Result<usize> {
-    connection.execute("DELETE FROM operator", [])
-}
-
 /// How operators are known: by the token that is set, else by the one that the first start made.
-pub(super) fn operator(connection: &Connection, set: Option<&str>) -> rusqlite::Result<Operator> {
+pub(super) fn operator(
+    connection: &Connection,
+    first_start: &FirstStartMark,
+    set: Option<&str>,
+) -> rusqlite::Result<Operator> {
+    if first_start.is_set() {
+        // Nobody has seen its token.
+        connection.execute("DELETE FROM operator", [])?;
+    }
     if let Some(token) = set {
         return Ok(Operator {
             hash: secret_hash(token),

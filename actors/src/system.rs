@@ -424,7 +424,11 @@ impl System {
         let makes_token = settings.operator_token.is_none();
         let to_make = store.nodes().first_start(highest, makes_token);
         let to_make = to_make.map_err(|_| NoFirstAccount)?;
-        operator = to_make.operator.unwrap_or(operator);
+        // One that holds still is known here with its token, if this node has made it.
+        operator = match to_make.operator {
+            Some(new) if new.hash != operator.hash => new,
+            Some(_) | None => operator,
+        };
         let keys = to_make
             .account
             .map(|number| bootstrap::first_account(&*store, &views, number))

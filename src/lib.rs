@@ -58,7 +58,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use colloquy_actors::store::{Finding, KnownAttachment, ReadError, mongodb, sqlite};
-use colloquy_actors::system::{NotOpened, Opened, Sources, System};
+use colloquy_actors::system::{FirstStart, NotOpened, Opened, Sources, System};
 use colloquy_actors::webhook::WebhookSettings;
 
 pub use auditing::{AuditCommand, AuditError};
@@ -233,7 +233,7 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
 fn show_secrets(
     system: &System,
     asked_at: &str,
-    first_start: &colloquy_actors::system::FirstStart,
+    first_start: &FirstStart,
     store: FirstStore<'_>,
 ) -> Result<(), RunError> {
     if let Err(error) = startup::hand_over(asked_at, first_start) {
@@ -378,13 +378,10 @@ impl<'p> FirstStore<'p> {
 fn give_up(system: &System, store: FirstStore<'_>, error: io::Error) -> RunError {
     system.drain();
     system.close();
-    let remove = |path: &Path, why: io::Error| {
-        format!("remove {} for another first start ({why})", path.display())
-    };
     let left = match store {
         FirstStore::Made(path) => match startup::take_back(path) {
             Ok(()) => "the store was taken back: the next start is a first start again".to_owned(),
-            Err(error) => remove(path, error),
+            Err(why) => format!("remove {} for another first start ({why})", path.display()),
         },
         FirstStore::Found | FirstStore::Database => "the next start makes others".to_owned(),
     };

@@ -419,6 +419,11 @@ async fn a_backup_that_failed_is_made_again_within_15_minutes() {
         told.then_some(())
     })
     .await;
+    let failures = server.metric("colloquy_backup_failures_total").await;
+    assert!(
+        failures > 1,
+        "the one above, and that it is away: {failures}"
+    );
     fs::remove_file(&place).unwrap();
     fs::rename(&aside, &place).unwrap();
     assert_eq!(states(&ended_of(&operator, 4).await)[0], "finished");
@@ -537,7 +542,7 @@ struct Damage {
     words: &'static str,
 }
 
-const DAMAGES: [Damage; 7] = [
+const DAMAGES: [Damage; 8] = [
     Damage {
         file: "manifest.json",
         content: |_| None,
@@ -561,6 +566,15 @@ const DAMAGES: [Damage; 7] = [
     Damage {
         file: "colloquy.db.key",
         content: |bytes| Some(bytes[..10].to_vec()),
+        words: "/colloquy.db.key is damaged",
+    },
+    // Another key, well-formed.
+    Damage {
+        file: "colloquy.db.key",
+        content: |mut bytes| {
+            bytes[0] = if bytes[0] == b'A' { b'B' } else { b'A' };
+            Some(bytes)
+        },
         words: "/colloquy.db.key is damaged",
     },
     Damage {

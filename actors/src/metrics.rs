@@ -185,7 +185,7 @@ pub(crate) fn write_backups(out: &mut MetricsWriter<'_>, backups: &Backups) -> f
     )?;
     out.counter(
         "backup_failures_total",
-        "Backups that failed since the start.",
+        "Backups that failed since the start, and times that one could not be begun when it was due.",
         failures,
     )
 }

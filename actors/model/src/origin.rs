@@ -2,7 +2,7 @@
 
 use url::{Origin, Url};
 
-/// Every origin.
+/// Stands in a list of origins for all of them, and then alone.
 pub const ANY: &str = "*";
 
 /// Whether a text is what a browser sends as its page's origin: scheme and host in small letters, and

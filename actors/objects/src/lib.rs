@@ -71,14 +71,23 @@ impl ObjectError {
     /// one line, however it was written.
     #[must_use]
     pub fn reason(&self) -> String {
-        let mut last: &dyn Error = self;
-        while let Some(source) = last.source() {
-            last = source;
-        }
-        let text = last.to_string();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        words.join(" ").chars().take(REASON_MAX).collect()
+        in_one_line(&innermost(self))
     }
+}
+
+/// What the error at the end of a chain says: those before it tell what was done on the way there.
+fn innermost(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// A text of a service, cut where it is longer than anybody reads in a line.
+fn in_one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(REASON_MAX).collect()
 }
 
 /// What a list tells of a file that is kept.
@@ -104,12 +113,12 @@ pub struct Upload {
     sending: Sending,
 }
 
-/// How a file is sent.
+/// How a file is sent to the storage: in one request, or in several.
 #[derive(Debug)]
 enum Sending {
     /// As one request, at its end: it is no longer than a part so far, which is kept here.
     Whole(PutPayloadMut),
-    /// In parts.
+    /// As a multipart upload, since it is longer than a part.
     Parts(WriteMultipart),
 }
 

@@ -1,12 +1,13 @@
 //! Asks a bucket once whether it can be used, and tells what only other settings or rights will change
 //! from what may pass by itself.
 
-use std::error::Error;
 use std::time::Duration;
 
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use tokio::time::timeout;
+
+use super::{in_one_line, innermost};
 
 /// How long an answer may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,8 +18,6 @@ const ANSWERED: &str = "Server returned non-2xx status code: ";
 const LED_ELSEWHERE: &str = "Received redirect without LOCATION";
 /// Answers that the same request may not get later: it took too long to come, or there were too many.
 const PASSING: [&str; 2] = ["408", "429"];
-/// How much of an answer is told.
-const ANSWER_CHARS_MAX: usize = 300;
 
 /// Why a bucket can't be used now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +35,7 @@ pub enum Unusable {
     Away {
         /// How settings name what was asked for.
         url: String,
-        /// What is known of why.
+        /// What the network, or the provider, says to that.
         reason: String,
     },
 }
@@ -65,11 +64,7 @@ pub(crate) async fn ask(
 }
 
 fn unusable(error: &object_store::Error, url: String) -> Unusable {
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    let reason = innermost.to_string();
+    let reason = innermost(error);
     let answer = reason.strip_prefix(ANSWERED);
     let is_refusal = |answer: &str| {
         answer.starts_with(['3', '4']) && !PASSING.iter().any(|one| answer.starts_with(one))
@@ -98,12 +93,10 @@ fn told(answer: &str) -> String {
         (Some(code), Some(message)) => format!("{code}: {message}"),
         (Some(_) | None, _) => body.to_owned(),
     };
-    let words: Vec<_> = said.split_whitespace().collect();
-    let line = match words.is_empty() {
+    match said.is_empty() {
         true => status.to_owned(),
-        false => format!("{status}: {}", words.join(" ")),
-    };
-    line.chars().take(ANSWER_CHARS_MAX).collect()
+        false => in_one_line(&format!("{status}: {said}")),
+    }
 }
 
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {

@@ -38,7 +38,7 @@ impl Catalog {
         }
     }
 
-    /// The place itself.
+    /// The files of the place, backups and whatever else is kept there.
     pub(super) fn objects(&self) -> &Objects {
         &self.objects
     }

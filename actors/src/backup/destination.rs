@@ -34,7 +34,7 @@ pub enum DestinationError {
     /// It has something in it.
     #[error("{0} is not empty: name an empty folder, or one that is not there")]
     NotEmpty(PathBuf),
-    /// It is something else.
+    /// There is something of this name that is no folder.
     #[error("{0} is no folder: name an empty folder, or one that is not there")]
     NoFolder(PathBuf),
     /// It is a part of the backup.

@@ -85,6 +85,7 @@ impl Maker<'_> {
             // A backup is to be restored where this machine is gone, and with it what stood beside
             // the store. One that the settings give is the operator's to keep.
             has_key: keys.is_kept_with_store(),
+            key_name: keys.is_kept_with_store().then(|| keys.present().name()),
             sealed_under: name,
         };
         self.aside(move || remove_large(&copy)).await?;

@@ -58,6 +58,9 @@ pub(super) struct FileOfBackup {
     pub(super) sealed_under: Option<String>,
     /// Whether the master key that is kept with the store goes along.
     pub(super) has_key: bool,
+    /// The name of that key. Earlier versions did not note it.
+    #[serde(default)]
+    pub(super) key_name: Option<String>,
 }
 
 impl Manifest {

@@ -301,7 +301,12 @@ impl Backups {
         loop {
             match self.begun() {
                 Some(manifest) => self.make(&maker, manifest).await,
-                None => self.begin_if_due(catalog).await,
+                None => {
+                    if let Err(error) = self.begin_if_due(catalog).await {
+                        self.0.failures.fetch_add(1, Ordering::Relaxed);
+                        tracing::warn!(%error, "no backup could be begun");
+                    }
+                }
             }
             if self.begun().is_none() {
                 // Either somebody asks for one, or it looks by itself.
@@ -338,7 +343,6 @@ impl Backups {
             Err(error) => {
                 manifest.state = BackupState::Failed;
                 manifest.error = Some(error.to_string());
-                self.0.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(%backup, %error, "a backup failed");
             }
         }
@@ -356,22 +360,19 @@ impl Backups {
         *self.0.running.lock() = None;
     }
 
-    async fn begin_if_due(&self, catalog: &Catalog) {
+    /// Begins the next where it is due.
+    ///
+    /// # Errors
+    /// It is due, or may be, and was not begun.
+    async fn begin_if_due(&self, catalog: &Catalog) -> Result<(), BackupError> {
         let Some(every) = self.0.settings.every else {
-            return;
+            return Ok(());
         };
         // Somebody has just asked for one.
         if self.0.running.lock().is_some() {
-            return;
+            return Ok(());
         }
-        let latest = match self.latest(catalog).await {
-            Ok(latest) => latest,
-            Err(error) => {
-                tracing::warn!(%error, "where backups are kept can't be read");
-                return;
-            }
-        };
-        let due = latest.map_or(Timestamp(0), |latest| {
+        let due = self.latest(catalog).await?.map_or(Timestamp(0), |latest| {
             let has_failed = latest.state == BackupState::Failed;
             let wait = if has_failed {
                 every.min(AGAIN_AFTER)
@@ -380,11 +381,10 @@ impl Backups {
             };
             latest.started_at + wait
         });
-        if due <= Timestamp::now()
-            && let Err(error) = self.begin().await
-        {
-            tracing::warn!(%error, "no backup could be begun");
+        if due <= Timestamp::now() {
+            self.begin().await?;
         }
+        Ok(())
     }
 }
 

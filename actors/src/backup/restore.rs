@@ -143,8 +143,10 @@ impl<'b> WholeBackup<'b> {
                 let key = place.get(KEY).await;
                 let key = key.map_err(|error| unreadable(place, KEY, &error))?;
                 let text = std::str::from_utf8(&key).ok();
-                if text.and_then(MasterKey::from_base64).is_none() {
-                    let what = "it holds no master key".to_owned();
+                let held = text.and_then(MasterKey::from_base64).map(|key| key.name());
+                let is_it = |held: &String| file.key_name.as_ref().is_none_or(|name| name == held);
+                if !held.as_ref().is_some_and(is_it) {
+                    let what = "it does not hold the master key that the store is under".to_owned();
                     return Err(RestoreError::Damaged(place.url(KEY), what));
                 }
                 Some(key)

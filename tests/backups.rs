@@ -419,7 +419,7 @@ async fn a_backup_that_failed_is_made_again_within_15_minutes() {
         told.then_some(())
     })
     .await;
-    let failures = server.metric("colloquy_backup_failures_total").await;
+    let failures = server.metric("backup_failures_total").await;
     assert!(
         failures > 1,
         "the one above, and that it is away: {failures}"

@@ -343,6 +343,7 @@ impl Backups {
             Err(error) => {
                 manifest.state = BackupState::Failed;
                 manifest.error = Some(error.to_string());
+                self.0.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(%backup, %error, "a backup failed");
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
+use crate::support::console::Person;
 use crate::support::files::{below, files_with};
 use crate::support::server::{Folder, Server, Setup};
 use crate::support::{Answer, Client, process, tool, unique, until, until_now};
@@ -405,6 +406,10 @@ async fn a_backup_that_failed_is_made_again_within_15_minutes() {
     let failed = begun(&operator).await;
     let failed = ended(&operator, &failed["backup_id"]).await;
     assert_eq!(failed["state"], "failed", "{failed}");
+    let person = Person::operator(&server).await;
+    let overview = person.page("/console/overview").await;
+    let told = "The latest backup has failed";
+    assert!(overview.contains(told), "{overview}");
     fs::remove_file(&scratch).unwrap();
     clock.ahead(15);
     let again = ended_of(&operator, 3).await;
@@ -424,20 +429,26 @@ async fn a_backup_that_failed_is_made_again_within_15_minutes() {
         failures > 1,
         "the one above, and that it is away: {failures}"
     );
+    let list = operator.get("/admin/v1/backups").await;
+    list.error(503, "unavailable", "");
+    let overview = person.page("/console/overview").await;
+    assert!(overview.contains("No backup can be made"), "{overview}");
     fs::remove_file(&place).unwrap();
     fs::rename(&aside, &place).unwrap();
     assert_eq!(states(&ended_of(&operator, 4).await)[0], "finished");
+    assert_eq!(server.metric("backup_every_seconds").await, 24 * 60 * 60);
+    let overview = person.page("/console/overview").await;
+    assert!(!overview.contains("See the backups"), "{overview}");
     server.term();
     server.assert_sound();
 }
 
-/// A backup that is begun and not made to its end.
+/// A backup that is begun and not made to its end: the server is killed.
 async fn interrupted(server: &mut Server) -> Answer {
     let interrupted = begun(&server.operator()).await;
     let second = server.operator().post("/admin/v1/backups", json!({})).await;
     second.error(409, "conflict", "");
     server.kill9();
-    server.restart();
     interrupted
 }
 
@@ -456,7 +467,19 @@ async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
     let backups = server.work().join("backups");
     let earlier = backups.join(earlier["backup_id"].as_str().unwrap());
     fs::write(earlier.join("colloquy.db.zst#1"), "half of it").unwrap();
+    fs::write(earlier.join("colloquy.db.key"), GIVEN).unwrap();
+    server.restart();
+    let manifest = earlier.join("manifest.json");
+    until("what was put of it is gone", SOON, async || {
+        (below(&earlier) == [manifest.clone()]).then_some(())
+    })
+    .await;
+    until("it counts as one that failed", SOON, async || {
+        (server.metric("backup_failures_total").await == 1).then_some(())
+    })
+    .await;
     let interrupted = interrupted(&mut server).await;
+    server.restart();
     let operator = server.operator();
     let failed = ended(&operator, &interrupted["backup_id"]).await;
     assert_eq!(failed["state"], "failed", "{failed}");
@@ -478,6 +501,30 @@ async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
         (!scratch.exists()).then_some(())
     })
     .await;
+    server.term();
+    server.assert_sound();
+}
+
+#[tokio::test]
+async fn what_a_kill_left_beside_the_store_goes_where_none_are_made_any_more() {
+    let mut server = Setup::default()
+        .env("COLLOQUY__STORE__KIND", "sqlite")
+        .start();
+    server.kill9();
+    let scratch = server.work().join("data/colloquy.db.backup");
+    fs::create_dir_all(scratch.join("restored")).unwrap();
+    for copy in ["colloquy.db", "packed", "restored/colloquy.db"] {
+        fs::write(scratch.join(copy), "words of somebody").unwrap();
+    }
+    let theirs = server.work().join("somebody's");
+    fs::write(&theirs, "theirs").unwrap();
+    symlink(&theirs, scratch.join("link")).unwrap();
+    server.restart();
+    until("nothing is left beside the store", SOON, async || {
+        (!scratch.exists()).then_some(())
+    })
+    .await;
+    assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
     server.term();
     server.assert_sound();
 }

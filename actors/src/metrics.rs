@@ -177,7 +177,14 @@ pub(crate) fn write_threads(out: &mut MetricsWriter<'_>, threads: &[ThreadMetric
 
 /// Writes how backups go.
 pub(crate) fn write_backups(out: &mut MetricsWriter<'_>, backups: &Backups) -> fmt::Result {
-    let (finished_at, failures) = backups.metrics();
+    let status = backups.status();
+    let finished_at = status.finished_at.map_or(0, |at| at.unix_seconds());
+    let every = status.every.map_or(0, |every| every.as_secs().max(1));
+    out.gauge(
+        "backup_every_seconds",
+        "How often a backup is made by itself; 0 where none is.",
+        every,
+    )?;
     out.gauge(
         "backup_last_finished_timestamp_seconds",
         "When the latest backup was finished, in Unix seconds; 0 where none was.",
@@ -185,8 +192,8 @@ pub(crate) fn write_backups(out: &mut MetricsWriter<'_>, backups: &Backups) -> f
     )?;
     out.counter(
         "backup_failures_total",
-        "Backups that failed since the start, and times that one could not be begun when it was due.",
-        failures,
+        "Backups that failed since the start or that it has interrupted, and times that their place could not be used.",
+        status.failures,
     )
 }
 

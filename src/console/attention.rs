@@ -1,5 +1,7 @@
 //! What needs an operator: each thing with what it means and where to act.
 
+use colloquy_actors::backup::BackupStatus;
+use colloquy_model::time::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -69,6 +71,7 @@ pub(super) async fn look(app: &AppState, session: &Session, hour: &Series) -> Lo
     }
     things.extend(of_requests(hour));
     things.extend(of_certificates(app));
+    things.extend(of_backups(&app.system.backups.status()));
     things.sort_by_key(|thing| !thing.is_bad);
     Looked {
         things,
@@ -153,6 +156,30 @@ fn of_store(app: &AppState, store: &Value) -> Vec<Thing> {
         say(false, what, "Searches do not find the newest texts yet.");
     }
     things
+}
+
+/// What is wrong with backups: why none can be made, or else why the latest was not, or that none was for
+/// long.
+fn of_backups(status: &BackupStatus) -> Option<Thing> {
+    let (what, why) = match (&status.unusable, &status.failed) {
+        (Some(why), _) => ("No backup can be made", why.as_str()),
+        (None, Some(why)) => ("The latest backup has failed", why.as_str()),
+        (None, None) if status.is_overdue(Timestamp::now()) => (
+            "The latest backup is old",
+            "It was made more than two intervals ago",
+        ),
+        (None, None) => return None,
+    };
+    Some(Thing {
+        is_bad: true,
+        what: what.to_owned(),
+        meaning: format!(
+            "{}. It is tried again by itself.",
+            why.trim_end_matches('.')
+        ),
+        link: "/console/backups".to_owned(),
+        action: "See the backups",
+    })
 }
 
 fn of_certificates(app: &AppState) -> Vec<Thing> {

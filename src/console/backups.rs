@@ -87,7 +87,7 @@ fn row(backup: &Value) -> Markup {
             td.number { (amount("bytes", bytes).unwrap_or_default()) }
             td.number { (amount("position", grouped).unwrap_or_default()) }
             td { @if is_verified { "restored and sound" } @else { span.faint { "no" } } }
-            td { code { (text(backup, "url")) } }
+            td.url { code { (text(backup, "url")) } }
         }
     }
 }

@@ -423,6 +423,7 @@ impl Objects {
     /// # Errors
     /// The storage did not answer, or refused to list them.
     pub async fn list(&self, folder: &str) -> Result<Vec<Object>, ObjectError> {
+        self.check_folder(folder).await?;
         let below = self.path(folder);
         let found = self.storage.list(Some(&below));
         let found = found.map_ok(|object| Object {
@@ -431,6 +432,18 @@ impl Objects {
             version: object.e_tag,
         });
         Ok(found.try_collect().await?)
+    }
+
+    /// Refuses a folder that can't be read, which [`ObjectStore::list`] takes for an empty one. One that
+    /// is not there is empty.
+    async fn check_folder(&self, folder: &str) -> Result<(), ObjectError> {
+        let Some(own) = &self.folder else {
+            return Ok(());
+        };
+        match tokio::fs::read_dir(own.join(folder)).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn path(&self, name: &str) -> Path {

@@ -28,6 +28,8 @@
 //! | `analytics` | counts what happened to conversations, and what was made | [`BackgroundThread`] | it starts again from what is stored |
 //! | `peers` | answers other nodes about this one's actors | [`BackgroundThread`] | it starts again |
 //! | `limits` | tells other nodes what was spent of limits | [`BackgroundThread`] | it starts again |
+//! | `attachments` | deletes files that nobody will ask for | [`BackgroundThread`] | it starts again |
+//! | `backups` | makes backups, and removes what an earlier process left of one | [`BackgroundThread`] | it starts again |
 //! | `usage` | writes what accounts used, and tells other nodes | [`BackgroundThread`] | it starts again |
 //!
 //! A thread that returns is not started again: it has been told to end.

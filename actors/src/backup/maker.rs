@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::manifest::{BackupState, FILE, FileOfBackup, KEY, Manifest, SEALED_FILE};
-use super::packing;
 use super::restore::{Fetched, RestoreError, WholeBackup};
 use super::settings::BackupSettings;
+use super::{packing, scratch};
 use crate::sealing::{GivenKeys, texts};
 use crate::store::{SnapshotError, Store, sqlite};
 use base64::Engine;
@@ -46,24 +46,14 @@ pub(super) struct Maker<'m> {
 }
 
 impl Maker<'_> {
-    /// Removes what an earlier one left on this machine.
-    pub(super) fn clear(&self) {
-        let scratch = &self.settings.scratch;
-        if let Err(error) = std::fs::remove_dir_all(scratch)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, folder = %scratch.display(), "what a backup left can't be removed");
-        }
-    }
-
     /// Copies the store, packs the copy, puts it, and has it checked.
     ///
     /// # Errors
     /// Says which of these failed.
     pub(super) async fn make(&self, manifest: &mut Manifest) -> Result<(), MakeError> {
         let (copy, packed) = (self.scratch("colloquy.db"), self.scratch("packed"));
-        self.clear();
         let scratch = &self.settings.scratch;
+        scratch::clear(scratch).await;
         private_file::ensure_folder(scratch).map_err(|error| self.failed(error))?;
         self.has_room()?;
         manifest.position = Some(self.snapshot(&copy).await?.0);

@@ -79,6 +79,17 @@ impl Manifest {
         }
     }
 
+    /// Notes that it can't be restored, and why.
+    pub(super) fn fail(&mut self, error: String) {
+        self.state = BackupState::Failed;
+        self.error = Some(error);
+    }
+
+    /// Notes that the process that made it has ended before it did.
+    pub(super) fn interrupt(&mut self) {
+        self.fail("the server ended before it was done".to_owned());
+    }
+
     /// Where its files are, of all backups that are kept.
     pub(super) fn place(&self, all: &Objects) -> Objects {
         all.below(&self.backup_id.to_string())
@@ -98,15 +109,24 @@ impl Manifest {
     /// # Errors
     /// A part of it is left, and the manifest with it: it can be deleted again.
     pub(super) async fn delete(&self, all: &Objects) -> Result<(), ObjectError> {
+        self.delete_content(all).await?;
+        self.place(all).delete_unfinished(NAME).await
+    }
+
+    /// Deletes what it holds, and leaves what says how it went.
+    ///
+    /// # Errors
+    /// A part of it is left.
+    pub(super) async fn delete_content(&self, all: &Objects) -> Result<(), ObjectError> {
         let place = self.place(all);
-        let mut parts = place.list("").await?;
-        parts.sort_unstable_by_key(|part| part.name == NAME);
         // No list has what a process that died has put of a file.
-        for file in [FILE, SEALED_FILE] {
-            place.delete_unfinished(file).await?;
+        for part in [FILE, SEALED_FILE, KEY] {
+            place.delete_unfinished(part).await?;
         }
-        for part in parts {
-            place.delete(&part.name).await?;
+        for part in place.list("").await? {
+            if part.name != NAME {
+                place.delete(&part.name).await?;
+            }
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! - `manifest.rs` what is kept beside it, and is the only record that there is of backups
 //! - `catalog.rs` the manifests of all that are kept, read once
 //! - `restore.rs` brings one back; `destination.rs` the folder into which it comes
-//! - `settings.rs` when and where they are made
+//! - `scratch.rs` the folder of this machine in which they are made
+//! - `settings.rs` when and where they are made; `status.rs` how they fare
 
 mod catalog;
 mod destination;
@@ -13,11 +14,12 @@ mod maker;
 mod manifest;
 mod packing;
 mod restore;
+mod scratch;
 mod settings;
+mod status;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -38,6 +40,7 @@ pub use manifest::BackupState;
 use manifest::Manifest;
 pub use restore::{RestoreError, Restored, restore};
 pub use settings::BackupSettings;
+pub use status::BackupStatus;
 
 /// Between two looks whether one is due, where nobody asks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -102,8 +105,7 @@ struct Shared {
     store: Arc<dyn Store>,
     running: Mutex<Option<Running>>,
     called: Notify,
-    finished_at: AtomicI64,
-    failures: AtomicU64,
+    status: Mutex<BackupStatus>,
 }
 
 /// The one that is being made.
@@ -143,17 +145,19 @@ impl Backups {
         settings: BackupSettings,
         store: Arc<dyn Store>,
     ) -> io::Result<(Self, Option<BackgroundThread>)> {
-        let makes = objects.is_some() && store.takes_snapshots();
+        let takes_snapshots = store.takes_snapshots();
+        let makes_them = takes_snapshots && objects.is_some();
+        let status = BackupStatus::of_schedule(settings.every.filter(|_| makes_them));
         let backups = Backups(Arc::new(Shared {
             catalog: objects.map(Catalog::new),
             settings,
             store,
             running: Mutex::default(),
             called: Notify::new(),
-            finished_at: AtomicI64::new(0),
-            failures: AtomicU64::new(0),
+            status: Mutex::new(status),
         }));
-        let thread = makes.then(|| {
+        // What an earlier process left on this machine goes where none are made any more, too.
+        let thread = takes_snapshots.then(|| {
             let backups = backups.clone();
             BackgroundThread::start_with_connections("backups", move || {
                 let backups = backups.clone();
@@ -222,11 +226,10 @@ impl Backups {
         Ok(Some(view(&seen, catalog.objects())))
     }
 
-    /// When the latest was finished, in Unix seconds, and how many have failed since the start.
+    /// How they fare, without a look into their place.
     #[must_use]
-    pub fn metrics(&self) -> (i64, u64) {
-        let finished_at = self.0.finished_at.load(Ordering::Relaxed);
-        (finished_at, self.0.failures.load(Ordering::Relaxed))
+    pub fn status(&self) -> BackupStatus {
+        self.0.status.lock().clone()
     }
 
     fn reserve(&self, manifest: &Manifest) -> Result<Reservation<'_>, BackupError> {
@@ -282,30 +285,31 @@ impl Backups {
         let read = catalog.get(backup, &manifest.store).await?;
         let mut seen = read.unwrap_or(manifest);
         if seen.state == BackupState::Running {
-            seen.state = BackupState::Failed;
-            seen.error = Some("the server ended before it was done".to_owned());
+            seen.interrupt();
         }
         Ok(seen)
     }
 
     /// Makes those that are asked for and those that are due.
     async fn make_all(&self) {
+        scratch::clear(&self.0.settings.scratch).await;
         let Ok(catalog) = self.catalog() else { return };
         let maker = Maker {
             catalog,
             settings: &self.0.settings,
             store: &*self.0.store,
         };
-        maker.clear();
-        self.remember_latest(catalog).await;
+        let mut is_taken_over = false;
         loop {
             match self.begun() {
                 Some(manifest) => self.make(&maker, manifest).await,
                 None => {
-                    if let Err(error) = self.begin_if_due(catalog).await {
-                        self.0.failures.fetch_add(1, Ordering::Relaxed);
+                    let looked = self.look(catalog, &mut is_taken_over).await;
+                    if let Err(error) = &looked {
                         tracing::warn!(%error, "no backup could be begun");
                     }
+                    let mut status = self.0.status.lock();
+                    status.looked(looked.err().map(|error| error.to_string()));
                 }
             }
             if self.begun().is_none() {
@@ -316,14 +320,40 @@ impl Backups {
         }
     }
 
-    /// Takes up when the latest was finished.
-    async fn remember_latest(&self, catalog: &Catalog) {
-        let all = self.all(catalog).await.unwrap_or_default();
-        let is_done = |one: &&Arc<Manifest>| one.state == BackupState::Finished;
-        let done = all.iter().rev().find(is_done);
-        let at = done.and_then(|one| one.finished_at);
-        let seconds = at.map_or(0, Timestamp::unix_seconds);
-        self.0.finished_at.store(seconds, Ordering::Relaxed);
+    /// Takes over what an earlier process left in their place, if that was not done yet; then begins the
+    /// next where it is due.
+    ///
+    /// # Errors
+    /// Their place does not answer: one that is due, or may be, was not begun.
+    async fn look(&self, catalog: &Catalog, is_taken_over: &mut bool) -> Result<(), BackupError> {
+        if !*is_taken_over {
+            self.take_over(catalog).await?;
+            *is_taken_over = true;
+        }
+        self.begin_if_due(catalog).await
+    }
+
+    /// Ends the backups that an earlier process has begun and did not end, and learns how the latest
+    /// went.
+    async fn take_over(&self, catalog: &Catalog) -> Result<(), BackupError> {
+        for manifest in self.all(catalog).await? {
+            if self.running(manifest.backup_id).is_some() {
+                continue;
+            }
+            if manifest.state != BackupState::Running {
+                self.0.status.lock().remember(&manifest);
+                continue;
+            }
+            let mut manifest = Manifest::clone(&manifest);
+            // Half a copy is of no use, and holds texts that may be erased since.
+            manifest.delete_content(catalog.objects()).await?;
+            manifest.interrupt();
+            manifest.put(catalog.objects()).await?;
+            let backup = manifest.backup_id;
+            tracing::warn!(%backup, "a backup has failed: the server ended before it was done");
+            self.0.status.lock().count(&manifest);
+        }
+        Ok(())
     }
 
     async fn latest(&self, catalog: &Catalog) -> Result<Option<Manifest>, BackupError> {
@@ -341,23 +371,19 @@ impl Backups {
                 tracing::info!(%backup, verified = manifest.verified, "a backup was made");
             }
             Err(error) => {
-                manifest.state = BackupState::Failed;
-                manifest.error = Some(error.to_string());
-                self.0.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(%backup, %error, "a backup failed");
+                manifest.fail(error.to_string());
             }
         }
-        let now = Timestamp::now();
-        manifest.finished_at = Some(now);
-        let put = manifest.put(maker.catalog.objects()).await;
-        if let Err(error) = put.and(maker.let_go(&manifest.store).await) {
+        manifest.finished_at = Some(Timestamp::now());
+        if let Err(error) = manifest.put(maker.catalog.objects()).await {
             tracing::error!(%backup, %error, "where backups are kept does not take what became of one");
-        } else if manifest.state == BackupState::Finished {
-            self.0
-                .finished_at
-                .store(now.unix_seconds(), Ordering::Relaxed);
+            manifest.fail(error.to_string());
+        } else if let Err(error) = maker.let_go(&manifest.store).await {
+            tracing::error!(%backup, %error, "where backups are kept does not let old ones go");
         }
-        maker.clear();
+        self.0.status.lock().count(&manifest);
+        scratch::clear(&self.0.settings.scratch).await;
         *self.0.running.lock() = None;
     }
 

@@ -204,8 +204,15 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
         .tls_backend_preconfigured(no_tls())
         .build()
         .unwrap();
+    let image = |content: &[u8]| [&b"\x89PNG\r\n\x1a\n"[..], content].concat();
+    let words = unique("read at its source").into_bytes();
     // Sent as one request, and in parts.
-    for content in [unique("read at its source").into_bytes(), large()] {
+    for (content, media, kind) in [
+        (image(&words), "image/png", "inline"),
+        (words, "application/octet-stream", "attachment"),
+        (large(), "application/octet-stream", "attachment"),
+        (image(&large()), "image/png", "inline"),
+    ] {
         let made = upload(&c, "naïve.html", &content).await.expect(201);
         let at = content_of(&made.id("attachment_id"));
         let led = c.get(&at).await.expect(303);
@@ -215,9 +222,9 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
         assert_eq!(led.header("cache-control"), "no-store");
         let read = anybody.get(&address).send().await.unwrap();
         assert_eq!(read.status(), 200);
-        let told = read.headers()["content-disposition"].to_str().unwrap();
-        let expected = "attachment; filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
-        assert_eq!(told, expected);
+        let told = ["content-type", "content-disposition"].map(|name| &read.headers()[name]);
+        let names = "filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
+        assert_eq!(told, [media, &format!("{kind}; {names}")]);
         assert!(read.bytes().await.unwrap() == content);
         // The address is for this file alone, and nothing leads those there who may not read it.
         let other = address.replace(&made.id("attachment_id"), "att_other");

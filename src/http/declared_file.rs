@@ -5,6 +5,7 @@ use actix_web::http::header::{
     CONTENT_DISPOSITION, CONTENT_TYPE, Charset, ContentDisposition, DispositionType, ExtendedValue,
     HeaderMap, HeaderValue,
 };
+use colloquy_actors::attachments::DeclaredFile;
 use colloquy_model::attachment::is_disguising;
 use multer::Field;
 
@@ -16,12 +17,6 @@ const NAME_MAX: usize = 500;
 const MEDIA_TYPE_MAX: usize = 255;
 /// White space that may stand around the signs between parameters (RFC 9110, 5.6.3).
 const OWS: [char; 2] = [' ', '\t'];
-
-/// What its sender says of a file.
-pub(super) struct DeclaredFile {
-    pub(super) filename: Option<String>,
-    pub(super) content_type: Option<String>,
-}
 
 /// The names under which a refusal tells what says it.
 struct Sayers {
@@ -40,44 +35,42 @@ const PART: Sayers = Sayers {
     media_type: "file",
 };
 
-impl DeclaredFile {
-    /// What the headers of a request say of its body.
-    ///
-    /// # Errors
-    /// It is no name, or no media type.
-    pub(super) fn of_request(headers: &HeaderMap) -> Result<Self, Problem> {
-        let mut dispositions = headers.get_all(CONTENT_DISPOSITION);
-        let name = dispositions.next().map(|value| said_name(value, &REQUEST));
-        if dispositions.next().is_some() {
-            return Err(Problem::invalid(REQUEST.name, "must stand there once"));
-        }
-        let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-        REQUEST.checked(name.transpose()?.flatten(), media_type)
+/// What the headers of a request say of its body.
+///
+/// # Errors
+/// It is no name, or no media type.
+pub(super) fn of_request(headers: &HeaderMap) -> Result<DeclaredFile, Problem> {
+    let mut dispositions = headers.get_all(CONTENT_DISPOSITION);
+    let name = dispositions.next().map(|value| said_name(value, &REQUEST));
+    if dispositions.next().is_some() {
+        return Err(Problem::invalid(REQUEST.name, "must stand there once"));
     }
+    let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    REQUEST.checked(name.transpose()?.flatten(), media_type)
+}
 
-    /// What the headers of a form's part say of its content.
-    ///
-    /// # Errors
-    /// The same.
-    pub(super) fn of_part(part: &Field<'_>) -> Result<Self, Problem> {
-        let headers = part.headers();
-        let name = match headers.get("content-disposition") {
-            Some(value) => {
-                let value = HeaderValue::from_bytes(value.as_bytes());
-                let value = value.map_err(|_| PART.wrong_name())?;
-                let parsed = ContentDisposition::from_raw(&value).ok();
-                let is_extended = parsed.is_some_and(|one| one.get_filename_ext().is_some());
-                // A backslash in a part's plain name is one, as browsers write it.
-                match part.file_name().filter(|_| !is_extended) {
-                    Some(plain) => Some(plain.to_owned()),
-                    None => said_name(&value, &PART)?,
-                }
+/// What the headers of a form's part say of its content.
+///
+/// # Errors
+/// The same.
+pub(super) fn of_part(part: &Field<'_>) -> Result<DeclaredFile, Problem> {
+    let headers = part.headers();
+    let name = match headers.get("content-disposition") {
+        Some(value) => {
+            let value = HeaderValue::from_bytes(value.as_bytes());
+            let value = value.map_err(|_| PART.wrong_name())?;
+            let parsed = ContentDisposition::from_raw(&value).ok();
+            let is_extended = parsed.is_some_and(|one| one.get_filename_ext().is_some());
+            // A backslash in a part's plain name is one, as browsers write it.
+            match part.file_name().filter(|_| !is_extended) {
+                Some(plain) => Some(plain.to_owned()),
+                None => said_name(&value, &PART)?,
             }
-            None => None,
-        };
-        let media_type = headers.get("content-type").map(AsRef::as_ref);
-        PART.checked(name, media_type)
-    }
+        }
+        None => None,
+    };
+    let media_type = headers.get("content-type").map(AsRef::as_ref);
+    PART.checked(name, media_type)
 }
 
 impl Sayers {

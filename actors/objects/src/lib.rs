@@ -138,6 +138,15 @@ impl Upload {
         Ok(())
     }
 
+    /// Has a cloud tell those who are led to the file this of it (`Content-Type`,
+    /// `Content-Disposition`), if nothing of it has been sent yet. A folder keeps the bytes alone.
+    pub fn describe(&mut self, content_type: &str, disposition: String) {
+        self.attributes = Attributes::from_iter([
+            (Attribute::ContentType, content_type.to_owned()),
+            (Attribute::ContentDisposition, disposition),
+        ]);
+    }
+
     /// Adds a piece; waits where the storage is slower than whoever brings them.
     ///
     /// # Errors
@@ -282,7 +291,7 @@ impl Objects {
             return Ok(copied.await.map_err(io::Error::other)??);
         }
         let mut file = tokio::fs::File::open(from).await?;
-        let mut upload = self.begin(name, None).await?;
+        let mut upload = self.begin(name).await?;
         match write_pieces(&mut file, &mut upload).await {
             Ok(bytes) => {
                 upload.finish().await?;
@@ -295,23 +304,16 @@ impl Objects {
         }
     }
 
-    /// Begins to put a file of which the pieces come one after the other. A cloud tells whoever is led
-    /// to it what to do with it (`Content-Disposition`), and is asked to keep it only when it is whole
-    /// or longer than a part. A folder keeps the bytes alone, from the first on.
+    /// Begins to put a file of which the pieces come one after the other. A cloud is asked to keep it
+    /// only when it is whole or longer than a part, a folder from the first piece on.
     ///
     /// # Errors
     /// The storage does not take it.
-    pub async fn begin(
-        &self,
-        name: &str,
-        disposition: Option<String>,
-    ) -> Result<Upload, ObjectError> {
-        let disposition = disposition.filter(|_| !self.is_folder());
-        let told = disposition.map(|told| (Attribute::ContentDisposition, told));
+    pub async fn begin(&self, name: &str) -> Result<Upload, ObjectError> {
         let mut upload = Upload {
             storage: Arc::clone(&self.storage),
             path: self.path(name),
-            attributes: Attributes::from_iter(told),
+            attributes: Attributes::default(),
             sending: Sending::Whole(PutPayloadMut::new()),
         };
         if self.is_folder() {

@@ -4,6 +4,7 @@
 
 mod checking;
 mod reading;
+mod serving;
 mod sniffing;
 mod upkeep;
 mod writing;
@@ -20,7 +21,8 @@ use tokio::time::Instant;
 
 pub use self::checking::check;
 pub use self::reading::{Content, ContentError};
-pub use self::writing::{AttachmentWriter, WriteError};
+pub use self::serving::Served;
+pub use self::writing::{AttachmentWriter, DeclaredFile, WriteError};
 
 use self::reading::Part;
 use self::writing::Sealing;
@@ -228,8 +230,15 @@ impl Attachments {
     /// Deletes the bytes of an attachment, then what is known of it; whether nothing is left.
     pub(crate) async fn erase(&self, tenant: Tenant, id: AttachmentId) -> bool {
         let erased = self.try_erase(tenant, id).await;
-        if let Err(reason) = &erased {
-            tracing::warn!(attachment = %id, reason, "an attachment is not deleted yet");
+        match &erased {
+            Ok(()) => {}
+            // Nothing lives yet, or any more: whoever asks again finds it.
+            Err(NotErased::Record(AskError::Unavailable { cause, .. })) => {
+                tracing::debug!(attachment = %id, ?cause, "an attachment is not deleted yet");
+            }
+            Err(error) => {
+                tracing::warn!(attachment = %id, %error, "an attachment is not deleted yet")
+            }
         }
         erased.is_ok()
     }
@@ -247,7 +256,7 @@ impl Attachments {
         true
     }
 
-    async fn try_erase(&self, tenant: Tenant, id: AttachmentId) -> Result<(), String> {
+    async fn try_erase(&self, tenant: Tenant, id: AttachmentId) -> Result<(), NotErased> {
         let caller = Caller {
             tenant,
             actor: Actor::server("an attachment goes"),
@@ -255,11 +264,10 @@ impl Attachments {
         match self.hide(caller.clone(), id).await {
             // One that can't be read is shown to nobody.
             Ok(()) | Err(AskError::Unreadable) => {}
-            Err(error) => return Err(format!("{error:?}")),
+            Err(error) => return Err(NotErased::Record(error)),
         }
         let name = object_name(tenant, id);
-        let deleted = self.parts.objects.delete_unfinished(&name).await;
-        deleted.map_err(|error| error.to_string())?;
+        self.parts.objects.delete_unfinished(&name).await?;
         let (records, meta) = (&self.parts.records, CommandMeta::new(caller.clone()));
         let asked = match records.ask(id, meta, DeleteRecord).await {
             Err(AskError::Unreadable) => {
@@ -270,9 +278,18 @@ impl Attachments {
         };
         match asked {
             Ok(()) | Err(AskError::Refused(RecordError::NotFound)) => Ok(()),
-            Err(error) => Err(format!("{error:?}")),
+            Err(error) => Err(NotErased::Record(error)),
         }
     }
+}
+
+/// Why an attachment is not deleted yet.
+#[derive(Debug, thiserror::Error)]
+enum NotErased {
+    #[error("where its bytes are kept: {0}")]
+    Storage(#[from] ObjectError),
+    #[error("its record: {0:?}")]
+    Record(AskError<RecordError>),
 }
 
 /// An upload that has begun. Dropped before it is complete, what is left of it is deleted.
@@ -284,15 +301,14 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Begins to write its bytes, at most so many; a cloud that keeps them as they are is told what
-    /// those who are led to it do with them (`Content-Disposition`), which may name the file.
+    /// Begins to write its bytes, at most so many, of a file of which its sender says this.
     ///
     /// # Errors
     /// Object storage does not take them, or the store is away.
     pub async fn write(
         &self,
         bytes_max: u64,
-        disposition: String,
+        declared: DeclaredFile,
     ) -> Result<AttachmentWriter, UploadFailure> {
         let parts = &self.attachments.parts;
         let record = attachment(&*parts.records.store, self.tenant, self.id).await?;
@@ -308,11 +324,11 @@ impl Announced {
             .transpose()
             .map_err(WriteError::from)?;
         let name = object_name(self.tenant, self.id);
-        let disposition = sealing.is_none().then_some(disposition);
-        let upload = parts.objects.begin(&name, disposition).await;
+        let upload = parts.objects.begin(&name).await;
         let upload = upload.map_err(WriteError::from)?;
         Ok(AttachmentWriter {
             upload,
+            declared,
             sealing,
             bytes_max,
             bytes: 0,

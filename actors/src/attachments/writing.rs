@@ -4,6 +4,7 @@
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 
+use super::serving::Served;
 use super::sniffing::{self, HEAD_BYTES};
 use crate::accounts::AttachmentFile;
 use crate::sealing::{CHUNK_BYTES, ChunkKey, DamagedChunk};
@@ -23,9 +24,19 @@ pub enum WriteError {
     Sealing(#[from] DamagedChunk),
 }
 
+/// What its sender says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredFile {
+    /// Its name; none where none was said.
+    pub filename: Option<String>,
+    /// Its media type; none where none was said.
+    pub content_type: Option<String>,
+}
+
 /// An attachment that is being written.
 pub struct AttachmentWriter {
     pub(super) upload: Upload,
+    pub(super) declared: DeclaredFile,
     pub(super) sealing: Option<Sealing>,
     pub(super) bytes_max: u64,
     pub(super) bytes: u64,
@@ -51,7 +62,10 @@ impl AttachmentWriter {
             return Err(WriteError::TooLarge(self.bytes_max));
         }
         let missing = HEAD_BYTES.saturating_sub(self.head.len());
-        self.head.extend(piece.iter().take(missing));
+        if missing > 0 {
+            self.head.extend(piece.iter().take(missing));
+            self.describe();
+        }
         self.hash.update(&piece);
         let Some(sealing) = &mut self.sealing else {
             return Ok(self.upload.write(piece).await?);
@@ -71,23 +85,35 @@ impl AttachmentWriter {
     ///
     /// # Errors
     /// It does not.
-    pub async fn finish(
-        mut self,
-        filename: Option<String>,
-        declared: Option<&str>,
-    ) -> Result<AttachmentFile, WriteError> {
+    pub async fn finish(mut self) -> Result<AttachmentFile, WriteError> {
         if let Some(sealing) = self.sealing.take() {
             let sealed = sealing.key.seal((sealing.chunks, true), &sealing.waiting)?;
             self.upload.write(sealed.into()).await?;
         }
+        let content_type = self.content_type();
         self.upload.finish().await?;
         let sha256 = self.hash.finalize();
         Ok(AttachmentFile {
-            filename,
-            content_type: sniffing::content_type(&self.head, declared),
+            filename: self.declared.filename,
+            content_type,
             bytes: self.bytes,
             sha256: sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
         })
+    }
+
+    /// Has a cloud that keeps the bytes as they are tell those who are led to it what the file is, by as
+    /// much as has come of it. That is known before anything is sent: a part is longer than the head.
+    fn describe(&mut self) {
+        if self.sealing.is_none() {
+            let content_type = self.content_type();
+            let served = Served::of(&content_type, self.declared.filename.as_deref());
+            self.upload
+                .describe(served.content_type, served.disposition);
+        }
+    }
+
+    fn content_type(&self) -> String {
+        sniffing::content_type(&self.head, self.declared.content_type.as_deref())
     }
 
     /// Lets go what has been written.

@@ -1,15 +1,13 @@
 //! Attachments: files that are uploaded piece by piece, shown, and read whole or in part.
 
-use std::fmt::Write;
-
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, IF_RANGE, RANGE};
 use colloquy_actors::accounts::AttachmentFile;
 use colloquy_actors::attachments::{
-    Announced, AttachmentWriter, ContentError, FoundAttachment, UploadFailure, WriteError,
+    Announced, AttachmentWriter, ContentError, DeclaredFile, FoundAttachment, Served,
+    UploadFailure, WriteError,
 };
 use colloquy_model::answer::Answer;
-use colloquy_model::attachment::{AttachmentView, is_shown, legible};
 use colloquy_model::id::{AttachmentId, AttachmentKind};
 use colloquy_model::json;
 use colloquy_runtime::AskError;
@@ -20,7 +18,7 @@ use super::super::api_call::{ApiCall, CommandCall};
 use super::super::body::{File, Upload};
 use super::super::budget::{BytesPermit, Slack};
 use super::super::conditions;
-use super::super::declared_file::DeclaredFile;
+use super::super::declared_file;
 use super::super::idempotency::{self, RequestIdentity};
 use super::super::output::{FileContent, Output};
 use super::super::problem::{Kind, More, Outcome, Problem};
@@ -152,7 +150,7 @@ fn form_type(call: &ApiCall) -> Option<&str> {
 /// What the headers of a request say of its body.
 fn sent(call: &ApiCall) -> Result<Sent, Problem> {
     let Some(form) = form_type(call) else {
-        return DeclaredFile::of_request(call.request.headers()).map(Sent::File);
+        return declared_file::of_request(call.request.headers()).map(Sent::File);
     };
     let boundary = multer::parse_boundary(form);
     boundary
@@ -175,8 +173,7 @@ async fn received(
         return Err(empty());
     };
     let first = first?;
-    let disposition = download(declared.filename.as_deref());
-    let mut writer = announced.write(most, disposition).await?;
+    let mut writer = announced.write(most, declared).await?;
     let written = async {
         writer.write(first).await?;
         while let Some(piece) = upload.next().await {
@@ -184,7 +181,7 @@ async fn received(
         }
         Ok(())
     };
-    finished(written.await, writer, declared).await
+    finished(written.await, writer).await
 }
 
 /// Writes the one file of a form.
@@ -208,12 +205,11 @@ async fn received_form(
     if field.name() != Some("file") {
         return Err(one_part());
     }
-    let declared = DeclaredFile::of_part(&field)?;
+    let declared = declared_file::of_part(&field)?;
     let first = field.chunk().await.map_err(refused)?;
     let first = first.filter(|first| !first.is_empty());
     let first = first.ok_or_else(empty)?;
-    let disposition = download(declared.filename.as_deref());
-    let mut writer = announced.write(most, disposition).await?;
+    let mut writer = announced.write(most, declared).await?;
     let written = async {
         writer.write(first).await?;
         while let Some(piece) = field.chunk().await.map_err(refused)? {
@@ -225,24 +221,19 @@ async fn received_form(
             None => Ok(()),
         }
     };
-    finished(written.await, writer, declared).await
+    finished(written.await, writer).await
 }
 
 /// Ends a file of which all pieces have come, or lets it go.
 async fn finished(
     written: Result<(), Problem>,
     writer: AttachmentWriter,
-    declared: DeclaredFile,
 ) -> Result<AttachmentFile, Problem> {
     if let Err(problem) = written {
         writer.abort().await;
         return Err(problem);
     }
-    let DeclaredFile {
-        filename,
-        content_type,
-    } = declared;
-    Ok(writer.finish(filename, content_type.as_deref()).await?)
+    Ok(writer.finish().await?)
 }
 
 /// Why a form is refused.
@@ -291,14 +282,18 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
         Some(_) | None => None,
     };
     let range = part.clone().unwrap_or(0..length);
+    let Served {
+        content_type,
+        disposition,
+    } = Served::of(&view.content_type, view.filename.as_deref());
     let content = attachments.read(&found, range).await?;
     Ok(Output::File(Box::new(FileContent {
         content,
         length,
         part,
         etag,
-        content_type: shown_type(&view.content_type),
-        disposition: disposition(view),
+        content_type,
+        disposition,
     })))
 }
 
@@ -324,67 +319,4 @@ fn wants_part(call: &ApiCall, etag: &str) -> bool {
     let is_current =
         header(call, &IF_RANGE).is_none_or(|wanted| wanted.trim() == format!("\"{etag}\""));
     !has_already && is_current
-}
-
-/// The media type under which a browser gets it: of an image that it shows safely its own.
-fn shown_type(content_type: &str) -> &'static str {
-    match content_type {
-        "image/png" => "image/png",
-        "image/jpeg" => "image/jpeg",
-        "image/gif" => "image/gif",
-        "image/webp" => "image/webp",
-        _ => "application/octet-stream",
-    }
-}
-
-/// Whether it is shown or downloaded, and by which name.
-fn disposition(view: &AttachmentView) -> String {
-    let kind = if is_shown(&view.content_type) {
-        "inline"
-    } else {
-        "attachment"
-    };
-    named(kind, view.filename.as_deref())
-}
-
-/// What a cloud tells those who are led to a file. What it is shows only when it is whole.
-fn download(filename: Option<&str>) -> String {
-    named("attachment", filename)
-}
-
-/// A disposition with a file's name (RFC 6266): in ASCII, and in UTF-8.
-fn named(kind: &str, filename: Option<&str>) -> String {
-    let mut disposition = kind.to_owned();
-    let Some(name) = filename.map(|name| legible(name, '_')) else {
-        return disposition;
-    };
-    let plain = |one: char| match one {
-        '"' | '\\' | '%' => '_',
-        ' '..='~' => one,
-        _ => '_',
-    };
-    let ascii: String = name.chars().map(plain).collect();
-    // Writing to memory can't fail.
-    let _ = write!(disposition, "; filename=\"{ascii}\"; filename*=UTF-8''");
-    for byte in name.bytes() {
-        let _ = match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => {
-                write!(disposition, "{}", char::from(byte))
-            }
-            _ => write!(disposition, "%{byte:02X}"),
-        };
-    }
-    disposition
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_was_taken_when_any_was_is_saved_as_what_is_in_it() {
-        let told = named("attachment", Some("a\u{202e}gpj.exe"));
-        let expected = "attachment; filename=\"a_gpj.exe\"; filename*=UTF-8''a_gpj.exe";
-        assert_eq!(told, expected);
-    }
 }

@@ -358,8 +358,9 @@ fn write_actor_times(out: &mut MetricsWriter<'_>, overviews: &[Overview]) -> fmt
     for (name, help, read) in all {
         let series = overviews.iter().flat_map(|overview| {
             let Percentiles { p50, p99, .. } = read(overview);
-            [("0.5", p50), ("0.99", p99)].map(|(quantile, time)| {
-                let labels = [("kind", overview.kind), ("quantile", quantile)];
+            // Not `quantile`, which Prometheus reserves for summaries.
+            [("50", p50), ("99", p99)].map(|(percentile, time)| {
+                let labels = [("kind", overview.kind), ("percentile", percentile)];
                 (labels, time.as_secs_f64())
             })
         });

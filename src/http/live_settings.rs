@@ -1,5 +1,7 @@
 //! What the settings say of answers and may say anew while the server runs.
 
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 
 use super::cors::Cors;
@@ -17,10 +19,19 @@ pub(crate) struct LiveSettings {
     /// Whether each answer is logged.
     pub(crate) requests_logged: bool,
     pub(crate) deprecations: Deprecations,
-    /// The OpenAPI document, written once for all who ask.
+    described: OnceLock<Description>,
+    /// What the description tells of them.
+    config: Config,
+    public_url: String,
+}
+
+/// What the interface says of itself.
+#[derive(Clone)]
+pub(crate) struct Description {
+    /// The OpenAPI document.
     pub(crate) openapi: Bytes,
-    /// The OpenAPI document as a page for people.
-    pub(crate) docs: Bytes,
+    /// The same as a page for people.
+    pub(crate) page: Bytes,
 }
 
 impl LiveSettings {
@@ -34,16 +45,28 @@ impl LiveSettings {
         public_url: &str,
     ) -> Result<Self, ConfigError> {
         let deprecations = Deprecations::new(operations, config)?;
-        let mut document = openapi::document(operations, config, public_url);
-        deprecations.mark(operations, &mut document);
         Ok(LiveSettings {
             security_headers: SecurityHeaders::new(config),
             cors: Cors::new(&config.cors),
             metrics_public: config.metrics.public,
             requests_logged: config.log.requests,
-            openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
-            docs: Bytes::from(docs::page(&document)),
             deprecations,
+            described: OnceLock::new(),
+            config: config.clone(),
+            public_url: public_url.to_owned(),
+        })
+    }
+
+    /// What the interface says of itself, of which these are the operations. It is written when somebody
+    /// asks for the first time: that takes as long as all else of a start.
+    pub(crate) fn description(&self, operations: &[Operation]) -> &Description {
+        self.described.get_or_init(|| {
+            let mut document = openapi::document(operations, &self.config, &self.public_url);
+            self.deprecations.mark(operations, &mut document);
+            Description {
+                openapi: Bytes::from(serde_json::to_vec(&document).unwrap_or_default()),
+                page: Bytes::from(docs::page(&document)),
+            }
         })
     }
 }

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::super::api_call::ApiCall;
 use super::super::docs;
+use super::super::live_settings::Description;
 use super::super::metrics::MEDIA_TYPE;
 use super::super::output::{CachePolicy, Output, Text};
 use super::super::problem::{Outcome, Problem};
@@ -139,10 +140,18 @@ pub(super) async fn metrics(call: ApiCall, _: NoQuery) -> Result<Output, Problem
     }))
 }
 
+/// What the interface says of itself, written beside the requests that are under way.
+async fn description(call: ApiCall) -> Result<Description, Problem> {
+    let app = call.app;
+    let written = tokio::task::spawn_blocking(move || {
+        app.live().description(app.router.operations()).clone()
+    });
+    written.await.map_err(|_| Problem::crashed())
+}
+
 pub(super) async fn openapi(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let body = call.app.live().openapi.clone();
     Ok(Output::Text(Text {
-        body,
+        body: description(call).await?.openapi,
         media_type: "application/json",
         cache: CachePolicy::Public,
         room: None,
@@ -150,9 +159,8 @@ pub(super) async fn openapi(call: ApiCall, _: NoQuery) -> Result<Output, Problem
 }
 
 pub(super) async fn docs(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
-    let body = call.app.live().docs.clone();
     Ok(Output::Text(Text {
-        body,
+        body: description(call).await?.page,
         media_type: "text/html; charset=utf-8",
         cache: CachePolicy::Public,
         room: None,

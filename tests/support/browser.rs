@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use super::profile::Profile;
 use super::{tool, until};
 
 /// The longest that a browser may take on a busy machine.
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
 
-fn chromium() -> (TempDir, Command) {
-    let profile = TempDir::with_prefix_in("browser-", env!("CARGO_TARGET_TMPDIR")).unwrap();
+fn chromium() -> (Profile, Command) {
+    let profile = Profile::new();
     let mut command = Command::new("chromium");
     command.args([
         "--headless",
@@ -27,7 +27,7 @@ fn chromium() -> (TempDir, Command) {
         "--no-first-run",
         "--disable-dev-shm-usage",
     ]);
-    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    command.arg(profile.argument());
     command.args([
         "--disable-background-networking",
         "--disable-component-update",
@@ -60,7 +60,7 @@ pub(crate) async fn dom_of(url: &str) -> String {
 /// A page that stays open; what is run on it stands above its policy, as what a person does.
 pub(crate) struct Tab {
     _chromium: Child,
-    _profile: TempDir,
+    _profile: Profile,
     socket: WebSocketStream<TcpStream>,
     session: Option<String>,
     asked: u64,

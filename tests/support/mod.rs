@@ -28,6 +28,7 @@ pub(crate) mod pebble;
 pub(crate) mod ports;
 pub(crate) mod preload;
 pub(crate) mod process;
+pub(crate) mod profile;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod receiver;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::process::{Command, Stdio};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 20] = [
+const PACKAGES: [(&str, &str); 21] = [
     ("addr2line", "build-essential"),
     ("bash", "bash"),
     ("cc", "build-essential"),
@@ -21,6 +21,7 @@ const PACKAGES: [(&str, &str); 20] = [
     ("nm", "build-essential"),
     ("openssl", "openssl"),
     ("patch", "patch"),
+    ("pkill", "procps"),
     ("python3", "python3"),
     ("readelf", "build-essential"),
     ("script", "bsdutils"),

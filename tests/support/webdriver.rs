@@ -10,11 +10,11 @@ use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::client::no_tls;
+use super::profile::Profile;
 use super::{Server, tool, until};
 
 /// The longest that a page may take to show something on a busy machine.
@@ -29,7 +29,7 @@ pub(crate) struct Browser {
     http: reqwest::Client,
     base: String,
     _process: Child,
-    _profile: TempDir,
+    _profile: Profile,
 }
 
 /// A driver and its port. It takes a free port of IPv4 and then the same of IPv6, and ends where
@@ -62,12 +62,12 @@ impl Browser {
     /// The same for any address.
     pub(crate) async fn open_at(address: &str) -> Self {
         let (process, port) = driver().await;
-        let profile = TempDir::with_prefix_in("driven-", env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let profile = Profile::new();
         let options = json!({
             "goog:chromeOptions": {"args": [
                 "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
                 "--disable-background-networking", "--disable-component-update", "--no-proxy-server",
-                "--window-size=1440,900", format!("--user-data-dir={}", profile.path().display()),
+                "--window-size=1440,900", profile.argument(),
             ]},
             "goog:loggingPrefs": {"browser": "ALL"},
         });
@@ -325,9 +325,13 @@ impl Browser {
         names.iter().map(Value::to_string).collect()
     }
 
-    /// Keeps a picture of the page beside the other leftovers of the tests.
+    /// Keeps a picture of the page for whoever wants to look at it: in the folder that
+    /// `COLLOQUY_TEST_PICTURES` names.
     pub(crate) async fn picture(&self, name: &str) {
-        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
+        let Some(folder) = std::env::var_os("COLLOQUY_TEST_PICTURES") else {
+            return;
+        };
+        let folder = std::path::PathBuf::from(folder);
         std::fs::create_dir_all(&folder).unwrap();
         let picture = self.client.screenshot().await.unwrap();
         std::fs::write(folder.join(format!("{name}.png")), picture).unwrap();

@@ -34,5 +34,5 @@ pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
 
 /// Whether the text stands anywhere in these bytes.
 pub(crate) fn holds(bytes: &[u8], text: &[u8]) -> bool {
-    bytes.windows(text.len()).any(|window| window == text)
+    memchr::memmem::find(bytes, text).is_some()
 }

@@ -224,7 +224,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
 
 async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Received> {
     let head_end = loop {
-        if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+        if let Some(at) = memchr::memmem::find(buffer, b"\r\n\r\n") {
             break at;
         }
         read_more(stream, buffer).await?;

@@ -81,7 +81,7 @@ impl EventStream {
             }
             let part = self.response.chunk().await.ok().flatten()?;
             self.bytes.extend_from_slice(&part);
-            while let Some(at) = self.bytes.windows(2).position(|window| window == b"\n\n") {
+            while let Some(at) = memchr::memmem::find(&self.bytes, b"\n\n") {
                 let block: Vec<u8> = self.bytes.drain(..at + 2).collect();
                 self.items
                     .extend(parsed(std::str::from_utf8(&block).unwrap()));

@@ -307,7 +307,7 @@ impl Browser {
     pub(crate) async fn barriers(&self) -> Vec<String> {
         self.run(AXE, vec![]).await;
         let script = "const done = arguments[arguments.length - 1];
-            axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
+            axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations']})
                .then((found) => done(found.violations), (error) => done([{id: String(error), impact: 'critical', nodes: []}]))";
         let found = self.client.execute_async(script, vec![]).await.unwrap();
         let found = found.as_array().cloned().unwrap();

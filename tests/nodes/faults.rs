@@ -148,7 +148,7 @@ async fn a_slow_database_and_cut_connections_lose_and_double_nothing() {
         way.cut_after(100_000);
     }
     let cuts = || cluster.ways.iter().map(|way| way.cuts()).sum::<u64>();
-    until("connections were cut", SLACK * 3, async || {
+    until("connections were cut", SLACK * 6, async || {
         (cuts() > 20).then_some(())
     })
     .await;

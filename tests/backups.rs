@@ -505,6 +505,30 @@ async fn a_backup_that_a_kill_interrupts_has_failed_and_the_next_is_made() {
     server.assert_sound();
 }
 
+/// Another machine may run a copy of the store and keep its backups in the same place.
+#[tokio::test]
+async fn a_backup_that_is_made_elsewhere_is_left_alone_at_a_start() {
+    let mut server = backed_up().start();
+    made(&server.operator()).await;
+    let elsewhere = interrupted(&mut server).await;
+    let half = format!("backups/{}/colloquy.db.zst#1", elsewhere.id("backup_id"));
+    let half = server.work().join(half);
+    fs::write(&half, "half of it").unwrap();
+    // A copy of the store comes without what stands beside it.
+    fs::remove_dir_all(server.work().join("data/colloquy.db.backup")).unwrap();
+    server.restart();
+    until("the place was looked at", SOON, async || {
+        let latest = "backup_last_finished_timestamp_seconds";
+        (server.metric(latest).await > 0).then_some(())
+    })
+    .await;
+    made(&server.operator()).await;
+    assert!(half.exists());
+    assert_eq!(server.metric("backup_failures_total").await, 0);
+    server.term();
+    server.assert_sound();
+}
+
 #[tokio::test]
 async fn what_a_kill_left_beside_the_store_goes_where_none_are_made_any_more() {
     let mut server = Setup::default()
@@ -513,7 +537,8 @@ async fn what_a_kill_left_beside_the_store_goes_where_none_are_made_any_more() {
     server.kill9();
     let scratch = server.work().join("data/colloquy.db.backup");
     fs::create_dir_all(scratch.join("restored")).unwrap();
-    for copy in ["colloquy.db", "packed", "restored/colloquy.db"] {
+    let noted = "bak_01a222a101737000ad853283ca2e244a";
+    for copy in ["colloquy.db", "packed", "restored/colloquy.db", noted] {
         fs::write(scratch.join(copy), "words of somebody").unwrap();
     }
     let theirs = server.work().join("somebody's");

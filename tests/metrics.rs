@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -193,20 +193,8 @@ async fn the_dashboard_asks_for_what_there_is() {
 async fn prometheus_own_tool_reads_the_metrics_without_a_remark() {
     let server = busy().await;
     let metrics = server.operator().get("/metrics").await.expect(200);
-    let mut check = Command::new(promtool_path())
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    check
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(&metrics.bytes)
-        .unwrap();
-    let output = check.wait_with_output().unwrap();
+    let mut check = Command::new(promtool_path());
+    let output = fed("promtool", check.args(["check", "metrics"]), &metrics.bytes);
     let said = String::from_utf8_lossy(&output.stderr);
     // It reads the older text format, in which a counter's help stands under its whole name, and people
     // count a certificate's days.
@@ -282,23 +270,22 @@ async fn families(server: &Server) -> BTreeMap<String, Family> {
     let metrics = server.operator().get("/metrics").await.expect(200);
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let mut command = Command::new(target.join("../python/bin/python"));
-    command
-        .args([
-            "-B",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openmetrics.py"),
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut child = tool::started("python", command.spawn());
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(&metrics.bytes)
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
+    command.args([
+        "-B",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openmetrics.py"),
+    ]);
+    let output = fed("python", &mut command, &metrics.bytes);
     assert!(output.status.success(), "{metrics}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What a program says to this input.
+fn fed(program: &str, command: &mut Command, input: &[u8]) -> Output {
+    let command = command.stdin(Stdio::piped());
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = tool::started(program, command.spawn());
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 /// Fails where an expression names a sample, a label or a label's value that no metric has.

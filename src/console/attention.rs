@@ -1,7 +1,6 @@
 //! What needs an operator: each thing with what it means and where to act.
 
 use colloquy_actors::backup::BackupStatus;
-use colloquy_model::time::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -158,25 +157,21 @@ fn of_store(app: &AppState, store: &Value) -> Vec<Thing> {
     things
 }
 
-/// What is wrong with backups: why none can be made, or else why the latest was not, or that none was for
-/// long.
+/// Why no backup can be made, or else why the latest has failed.
 fn of_backups(status: &BackupStatus) -> Option<Thing> {
     let (what, why) = match (&status.unusable, &status.failed) {
-        (Some(why), _) => ("No backup can be made", why.as_str()),
-        (None, Some(why)) => ("The latest backup has failed", why.as_str()),
-        (None, None) if status.is_overdue(Timestamp::now()) => (
-            "The latest backup is old",
-            "It was made more than two intervals ago",
-        ),
+        (Some(why), _) => ("No backup can be made", why),
+        (None, Some(why)) => ("The latest backup has failed", why),
         (None, None) => return None,
+    };
+    let next = match status.every {
+        Some(_) => "It is tried again by itself.",
+        None => "None is made by itself: [backup] every_hours is 0.",
     };
     Some(Thing {
         is_bad: true,
         what: what.to_owned(),
-        meaning: format!(
-            "{}. It is tried again by itself.",
-            why.trim_end_matches('.')
-        ),
+        meaning: format!("{why}. {next}"),
         link: "/console/backups".to_owned(),
         action: "See the backups",
     })

@@ -52,7 +52,7 @@ pub(super) fn of_request(headers: &HeaderMap) -> Result<DeclaredFile, Problem> {
 /// What the headers of a form's part say of its content.
 ///
 /// # Errors
-/// The same.
+/// It is no name, or no media type.
 pub(super) fn of_part(part: &Field<'_>) -> Result<DeclaredFile, Problem> {
     let headers = part.headers();
     let name = match headers.get("content-disposition") {

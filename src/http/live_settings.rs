@@ -30,7 +30,7 @@ pub(crate) struct LiveSettings {
 pub(crate) struct Description {
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
-    /// The same as a page for people.
+    /// The OpenAPI document as a page for people.
     pub(crate) page: Bytes,
 }
 

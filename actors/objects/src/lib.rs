@@ -436,8 +436,8 @@ impl Objects {
         Ok(found.try_collect().await?)
     }
 
-    /// Refuses a folder that can't be read, which [`ObjectStore::list`] takes for an empty one. One that
-    /// is not there is empty.
+    /// Refuses a folder that can't be read, which [`ObjectStore::list`] takes for an empty one; a folder
+    /// that is not there passes, since it holds nothing yet.
     async fn check_folder(&self, folder: &str) -> Result<(), ObjectError> {
         let Some(own) = &self.folder else {
             return Ok(());

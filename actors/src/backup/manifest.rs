@@ -116,7 +116,7 @@ impl Manifest {
     /// Deletes what it holds, and leaves what says how it went.
     ///
     /// # Errors
-    /// A part of it is left.
+    /// The storage did not answer, or refused: a part of what it holds may be left.
     pub(super) async fn delete_content(&self, all: &Objects) -> Result<(), ObjectError> {
         let place = self.place(all);
         // No list has what a process that died has put of a file.

@@ -178,7 +178,13 @@ impl Backups {
         let objects = self.catalog()?.objects();
         let manifest = Manifest::begin(self.store_name().await?, Timestamp::now());
         let reservation = self.reserve(&manifest)?;
-        manifest.put(objects).await?;
+        let scratch = &self.0.settings.scratch;
+        // Where that can't be written, making it fails and says so.
+        let _ = scratch::note(scratch, manifest.backup_id);
+        if let Err(error) = manifest.put(objects).await {
+            scratch::forget(scratch, manifest.backup_id);
+            return Err(error.into());
+        }
         reservation.begin();
         self.0.called.notify_one();
         Ok(view(&manifest, objects))
@@ -292,19 +298,25 @@ impl Backups {
 
     /// Makes those that are asked for and those that are due.
     async fn make_all(&self) {
-        scratch::clear(&self.0.settings.scratch).await;
-        let Ok(catalog) = self.catalog() else { return };
+        let scratch = &self.0.settings.scratch;
+        scratch::clear(scratch).await;
+        let noted = scratch::noted(scratch);
+        let Ok(catalog) = self.catalog() else {
+            return noted
+                .into_iter()
+                .for_each(|backup| scratch::forget(scratch, backup));
+        };
+        let mut interrupted = Some(noted);
         let maker = Maker {
             catalog,
             settings: &self.0.settings,
             store: &*self.0.store,
         };
-        let mut is_taken_over = false;
         loop {
             match self.begun() {
                 Some(manifest) => self.make(&maker, manifest).await,
                 None => {
-                    let looked = self.look(catalog, &mut is_taken_over).await;
+                    let looked = self.look(catalog, &mut interrupted).await;
                     if let Err(error) = &looked {
                         tracing::warn!(%error, "no backup could be begun");
                     }
@@ -320,39 +332,49 @@ impl Backups {
         }
     }
 
-    /// Takes over what an earlier process left in their place, if that was not done yet; then begins the
-    /// next where it is due.
+    /// Ends the backups that an earlier process has begun and did not end, where that was not done yet;
+    /// then begins the next where it is due.
     ///
     /// # Errors
     /// Their place does not answer: one that is due, or may be, was not begun.
-    async fn look(&self, catalog: &Catalog, is_taken_over: &mut bool) -> Result<(), BackupError> {
-        if !*is_taken_over {
-            self.take_over(catalog).await?;
-            *is_taken_over = true;
+    async fn look(
+        &self,
+        catalog: &Catalog,
+        interrupted: &mut Option<Vec<BackupId>>,
+    ) -> Result<(), BackupError> {
+        if let Some(backups) = interrupted {
+            for backup in backups {
+                self.end_interrupted(catalog, *backup).await?;
+                scratch::forget(&self.0.settings.scratch, *backup);
+            }
+            for manifest in self.all(catalog).await? {
+                self.0.status.lock().remember(&manifest);
+            }
+            *interrupted = None;
         }
         self.begin_if_due(catalog).await
     }
 
-    /// Ends the backups that an earlier process has begun and did not end, and learns how the latest
-    /// went.
-    async fn take_over(&self, catalog: &Catalog) -> Result<(), BackupError> {
-        for manifest in self.all(catalog).await? {
-            if self.running(manifest.backup_id).is_some() {
-                continue;
-            }
-            if manifest.state != BackupState::Running {
-                self.0.status.lock().remember(&manifest);
-                continue;
-            }
-            let mut manifest = Manifest::clone(&manifest);
-            // Half a copy is of no use, and holds texts that may be erased since.
-            manifest.delete_content(catalog.objects()).await?;
-            manifest.interrupt();
-            manifest.put(catalog.objects()).await?;
-            let backup = manifest.backup_id;
-            tracing::warn!(%backup, "a backup has failed: the server ended before it was done");
-            self.0.status.lock().count(&manifest);
+    /// Ends a backup that an earlier process of this machine has begun, unless it has ended.
+    async fn end_interrupted(
+        &self,
+        catalog: &Catalog,
+        backup: BackupId,
+    ) -> Result<(), BackupError> {
+        let found = catalog.get(backup, &self.store_name().await?).await?;
+        let is_interrupted = |one: &Manifest| one.state == BackupState::Running;
+        let Some(mut manifest) = found.filter(is_interrupted) else {
+            return Ok(());
+        };
+        if self.running(backup).is_some() {
+            return Ok(());
         }
+        // Half a copy is of no use, and holds texts that may be erased since.
+        manifest.delete_content(catalog.objects()).await?;
+        manifest.interrupt();
+        manifest.put(catalog.objects()).await?;
+        tracing::warn!(%backup, "a backup has failed: the server ended before it was done");
+        self.0.status.lock().count(&manifest);
         Ok(())
     }
 
@@ -384,6 +406,7 @@ impl Backups {
         }
         self.0.status.lock().count(&manifest);
         scratch::clear(&self.0.settings.scratch).await;
+        scratch::forget(&self.0.settings.scratch, backup);
         *self.0.running.lock() = None;
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::manifest::{BackupState, Manifest};
 use colloquy_model::time::Timestamp;
 
-/// How backups fare.
+/// How often backups are made, when the latest was finished, and what has failed.
 #[derive(Debug, Clone, Default)]
 pub struct BackupStatus {
     /// How often one is made without anybody asking; none: never.
@@ -13,8 +13,8 @@ pub struct BackupStatus {
     /// When the latest was finished; none where none was, or their place has not answered since the
     /// start.
     pub finished_at: Option<Timestamp>,
-    /// How many have failed since the start, those that it has interrupted among them, and how often
-    /// one that may have been due could not be begun.
+    /// How many have failed since the start, counting those that the end of the process before has
+    /// interrupted, and how often their place could not be used when one may have been due.
     pub failures: u64,
     /// Why the next can't be begun.
     pub unusable: Option<String>,
@@ -28,13 +28,6 @@ impl BackupStatus {
             every,
             ..BackupStatus::default()
         }
-    }
-
-    /// Whether one should long be there: two are late.
-    #[must_use]
-    pub fn is_overdue(&self, now: Timestamp) -> bool {
-        let due = self.every.zip(self.finished_at);
-        due.is_some_and(|(every, finished_at)| finished_at + every + every < now)
     }
 
     /// Takes up how one went: the latest is told of last.

@@ -1,4 +1,4 @@
-// Command ferretdb is a server that speaks MongoDB's protocol over SQLite files in a folder: the
+// Command ferretdb is a server that speaks MongoDB's protocol over a PostgreSQL in a folder: the
 // counterpart of the store on MongoDB in the tests, for MongoDB's own server is in no registry.
 //
 // Usage: ferretdb ADDRESS [FOLDER]. It prints its URI as soon as it listens and ends with SIGTERM.
@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
@@ -46,13 +47,19 @@ func serve(address string, folders []string) error {
 	if err != nil {
 		return err
 	}
+	database, err := startPostgres(folders[0])
+	if err != nil {
+		return err
+	}
+	defer database.end()
+	if err := database.ready(time.Minute); err != nil {
+		return err
+	}
 	server, err := ferretdb.New(&ferretdb.Config{
-		Listener: ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
-		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Handler:  "sqlite",
-		// A test ends processes, never the machine: what the system has is kept, and nobody waits
-		// for the disk.
-		SQLiteURL: "file:" + folders[0] + "/?_pragma=synchronous(off)",
+		Listener:      ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
+		Logger:        slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handler:       "postgresql",
+		PostgreSQLURL: database.url(),
 	})
 	if err != nil {
 		return err

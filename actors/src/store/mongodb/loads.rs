@@ -126,13 +126,14 @@ const CARRIED_WITHIN: Duration = Duration::from_secs(5);
 /// … and how often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Which documents of the log are an entity's.
+/// Which documents of the log are an entity's. Their `_id` alone says it, too; but FerretDB has an
+/// index of neither, and leaves no comparison to its database but that for equality.
 pub(super) fn log_of(entity: EntityNumber) -> Document {
     let (first, end) = (
         log_id(entity, Sequence::ZERO),
         log_id(entity, Sequence(u64::MAX)),
     );
-    doc! {"_id": {"$gte": first, "$lte": end}}
+    doc! {"entity": int(entity), "_id": {"$gte": first, "$lte": end}}
 }
 
 /// The last document of an entity's log, whatever of it can't be read.
@@ -172,7 +173,7 @@ pub(super) async fn writer_behind(
     );
     let log = collections.log.clone_with_type::<Document>();
     let found = log
-        .find_one(doc! {"_id": {"$gte": next, "$lte": end}})
+        .find_one(doc! {"entity": int(entity.number), "_id": {"$gte": next, "$lte": end}})
         .projection(doc! {"node": 1})
         .sort(doc! {"_id": 1});
     let found = answered(found.into_future())

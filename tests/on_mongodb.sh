@@ -43,7 +43,7 @@ failed=()
 for file in "${files[@]}"; do
   read -ra tests <<<"${of_file[$file]:?no such file of tests}"
   printf '%s: ' "$file"
-  tests/black_box.sh --exact "${tests[@]}" --test-threads=2 || failed+=("$file")
+  tests/black_box.sh --exact "${tests[@]}" --test-threads=3 || failed+=("$file")
 done
 if ((${#failed[@]} > 0)); then
   echo "failed on MongoDB: ${failed[*]}"

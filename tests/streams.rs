@@ -312,12 +312,12 @@ async fn sigterm_ends_streams_and_the_server_exits_in_order() {
 /// Half of this is the mean of what a connection carries; an event has about 600 bytes.
 const BYTES_MAX: u64 = 6000;
 fn cuts() -> u64 {
-    sized(200, 40)
+    sized(200, 24)
 }
 
 /// After so many cuts the server ends, by kill -9 and by SIGTERM in turn.
 fn cuts_between_ends() -> u64 {
-    sized(40, 8)
+    sized(40, 5)
 }
 
 const WRITERS: usize = 4;

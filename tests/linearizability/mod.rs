@@ -23,7 +23,7 @@ use documents::Documents;
 use history::{Entity, History, Record, judge};
 use nodes::Nodes;
 
-use crate::support::{Addresses, Client, Dice, until};
+use crate::support::{Addresses, Client, Dice, mongodb, until};
 
 const CALLERS: usize = 12;
 /// What a busy machine may take to answer so many operations.
@@ -166,7 +166,7 @@ async fn histories_across_crashes_of_actors_are_linearizable() {
     let mut dice = Dice::new(2);
     nodes.allow_crashes().await;
     let run = Run::begin(&nodes, PATIENT).await;
-    for round in 0..30 {
+    for round in 0..mongodb::sized(30, 6) {
         run.goes_on(30).await;
         let command = ["crash", "crash", "restart", "passivate"][round % 4];
         for entity in run.entities() {
@@ -201,7 +201,7 @@ async fn histories_over_cut_connections_are_linearizable() {
     let nodes = Nodes::one().cut_after(50_000).await;
     let run = Run::begin(&nodes, PATIENT).await;
     until("connections were cut", SLACK, async || {
-        (nodes.cuts() > 40).then_some(())
+        (nodes.cuts() > mongodb::sized(40, 12)).then_some(())
     })
     .await;
     run.goes_on(100).await;

@@ -212,6 +212,27 @@ fn the_lock_file_is_committed_and_the_command_files_can_be_run() {
     }
 }
 
+/// There is no test in a comment, and `tests/run` compiles none: rustdoc would read every crate for it.
+#[test]
+fn no_comment_holds_code_that_would_have_to_be_tested() {
+    let mut found = Vec::new();
+    for source in all() {
+        let mut within = false;
+        for (number, line) in source.text.lines().enumerate() {
+            let line = line.trim_start();
+            let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
+            let Some(fence) = comment.and_then(|comment| comment.trim().strip_prefix("```")) else {
+                continue;
+            };
+            within = !within;
+            if within && fence != "text" {
+                found.push(format!("{}:{}", source.path, number + 1));
+            }
+        }
+    }
+    assert_none(&found, "a code block in a comment is ```text");
+}
+
 #[test]
 fn no_test_is_ignored() {
     let ignored = concat!("#[ig", "nore");

@@ -16,6 +16,7 @@ use crate::conversation::messages::CloseConversation;
 use crate::store::contract::{House, message, wait};
 use crate::store::{BatchSizes, StoreValue};
 use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::secret;
 use colloquy_runtime::CommitFailure;
 
 fn live() -> Tenant {
@@ -42,8 +43,12 @@ fn operators_are_told_what_the_server_holds() {
     let before = house.store().health();
     let customer = house.customer(live(), "Ada");
     let mut conversation = house.conversation(live(), customer, None);
+    // Texts that a server can't keep in less than their length.
     for _ in 0..20 {
-        conversation.send(&"long ".repeat(2_000)).unwrap();
+        let parts = std::iter::repeat_with(|| secret::generate("part_"));
+        conversation
+            .send(&parts.take(300).collect::<String>())
+            .unwrap();
     }
     // The log is asked for before the whole: what is written between the two counts to the rest,
     // until they are asked for again.

@@ -1,8 +1,10 @@
-// Command ferretdb is a server that speaks MongoDB's protocol over a PostgreSQL in a folder: the
-// counterpart of the store on MongoDB in the tests, for MongoDB's own server is in no registry.
+// Command ferretdb is a server that speaks MongoDB's protocol: the counterpart of the store on MongoDB in
+// the tests, for MongoDB's own server is in no registry.
 //
 // Usage: ferretdb ADDRESS [FOLDER]. It prints its URI as soon as it listens and ends with SIGTERM.
-// Without a folder it makes one, which goes when it ends.
+// Its documents are in a PostgreSQL that goes when it ends, which finds what it is asked for; with a
+// folder in SQLite files there, so that all of it is one process, which a test may pause or kill and
+// start again.
 package main
 
 import (
@@ -16,7 +18,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
@@ -35,32 +36,29 @@ func serve(address string, folders []string) error {
 	debug.SetGCPercent(1000)
 	ended, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if len(folders) == 0 {
-		folder, err := os.MkdirTemp("", "ferretdb-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(folder)
-		folders = []string{folder}
-	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	database, err := startPostgres(folders[0])
-	if err != nil {
-		return err
+	config := &ferretdb.Config{
+		Listener: ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
+		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	defer database.end()
-	if err := database.ready(time.Minute); err != nil {
-		return err
+	if len(folders) > 0 {
+		// A test ends processes, never the machine: what the system has is kept, and nobody waits
+		// for the disk.
+		config.Handler = "sqlite"
+		config.SQLiteURL = "file:" + folders[0] + "/?_pragma=synchronous(off)"
+	} else {
+		database, err := startPostgres()
+		if err != nil {
+			return err
+		}
+		defer database.end()
+		config.Handler = "postgresql"
+		config.PostgreSQLURL = database.url()
 	}
-	server, err := ferretdb.New(&ferretdb.Config{
-		Listener:      ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
-		Logger:        slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Handler:       "postgresql",
-		PostgreSQLURL: database.url(),
-	})
+	server, err := ferretdb.New(config)
 	if err != nil {
 		return err
 	}

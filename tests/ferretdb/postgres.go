@@ -13,32 +13,34 @@ import (
 	"time"
 )
 
-// PostgreSQL of Debian's package, with its files in a folder: it compares what FerretDB asks for by
-// equal fields, of which over SQLite FerretDB itself reads a whole collection.
+// PostgreSQL of Debian's package, with its files in a folder that goes with it: it compares what FerretDB
+// asks for by equal fields, of which over SQLite FerretDB itself reads a whole collection.
 type postgres struct {
+	folder  string
 	socket  string
 	process *exec.Cmd
 }
 
-// Starts it on the data in the folder, which it makes where there is none. A test ends processes,
-// never the machine: what the system has is kept, and nobody waits for the disk.
-func startPostgres(folder string) (*postgres, error) {
-	data := filepath.Join(folder, "postgres")
-	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); errors.Is(err, os.ErrNotExist) {
-		made, err := program("initdb", "-D", data, "-U", user, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-		if err != nil {
-			return nil, err
-		}
-		if said, err := made.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("initdb: %w: %s", err, said)
-		}
+// Starts it without any data, and waits until it takes connections.
+func startPostgres() (*postgres, error) {
+	folder, err := os.MkdirTemp("", "ferretdb-")
+	if err != nil {
+		return nil, err
 	}
 	// The path of a socket has 107 bytes at most, which the folder of a test may need itself.
 	socket, err := os.MkdirTemp("/tmp", "ferretdb-")
 	if err != nil {
 		return nil, err
 	}
-	process, err := program("postgres", "-D", data, "-h", "", "-k", socket,
+	initdb, err := program("initdb", "-D", folder, "-U", user, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if err != nil {
+		return nil, err
+	}
+	if said, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", err, said)
+	}
+	// A test ends processes, never the machine: nobody waits for the disk.
+	process, err := program("postgres", "-D", folder, "-h", "", "-k", socket,
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off",
 		"-c", "jit=off", "-c", "max_connections=200", "-c", "log_min_messages=panic")
 	if err != nil {
@@ -54,7 +56,15 @@ func startPostgres(folder string) (*postgres, error) {
 		started <- process.Start()
 		select {}
 	}()
-	return &postgres{socket, process}, <-started
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p := &postgres{folder, socket, process}
+	if err := p.ready(time.Minute); err != nil {
+		p.end()
+		return nil, err
+	}
+	return p, nil
 }
 
 const user = "ferretdb"
@@ -80,7 +90,8 @@ func program(name string, arguments ...string) (*exec.Cmd, error) {
 
 // Where FerretDB finds it.
 func (p *postgres) url() string {
-	query := url.Values{"host": {p.socket}, "user": {user}}
+	// Each connection of a client may hold one, for as long as it has not read all that it asked for.
+	query := url.Values{"host": {p.socket}, "user": {user}, "pool_max_conns": {"150"}}
 	return "postgres:///postgres?" + query.Encode()
 }
 
@@ -97,9 +108,10 @@ func (p *postgres) ready(within time.Duration) error {
 	}
 }
 
-// Ends it at once, with whatever asks it.
+// Ends it at once, with whatever asks it; its files go.
 func (p *postgres) end() {
 	_ = p.process.Process.Signal(syscall.SIGINT)
 	_ = p.process.Wait()
 	_ = os.RemoveAll(p.socket)
+	_ = os.RemoveAll(p.folder)
 }

@@ -87,8 +87,8 @@ pub(crate) fn lose_one(work: &Path, collection: &str) {
     });
 }
 
-/// Changes one document of a collection of the server with this working folder, or deletes it; gives
-/// it as it was.
+/// Changes the first document of a collection of the server with this working folder, or deletes it;
+/// gives it as it was.
 pub(crate) fn change(
     work: &Path,
     (collection, filter): (&str, Document),
@@ -98,9 +98,15 @@ pub(crate) fn change(
     asked(async move {
         let database = client().await.database(&database);
         let changed = database.collection::<Document>(&collection);
+        let first = doc! {"_id": 1};
         let before = match change {
-            Some(change) => changed.find_one_and_update(filter, change).await,
-            None => changed.find_one_and_delete(filter).await,
+            Some(change) => {
+                changed
+                    .find_one_and_update(filter, change)
+                    .sort(first)
+                    .await
+            }
+            None => changed.find_one_and_delete(filter).sort(first).await,
         };
         before.unwrap().unwrap()
     })

@@ -19,7 +19,7 @@ impl Database {
     /// Starts one without any data.
     pub(crate) fn start() -> Self {
         let folder = TempDir::with_prefix_in("database-", env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let (child, uri) = mongodb::launched("127.0.0.1:0", Some(folder.path()));
+        let (child, uri) = mongodb::launched(&["127.0.0.1:0", folder.path().to_str().unwrap()]);
         Self {
             folder,
             address: mongodb::host(&uri).to_owned(),
@@ -45,7 +45,8 @@ impl Database {
 
     /// Starts again what has ended, on the same files.
     pub(crate) fn start_again(&mut self) {
-        (self.child, _) = mongodb::launched(&self.address, Some(self.folder.path()));
+        let folder = self.folder.path().to_str().unwrap();
+        (self.child, _) = mongodb::launched(&[&self.address, folder]);
     }
 
     /// Stops it until the answer is dropped.

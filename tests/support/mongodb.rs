@@ -201,12 +201,11 @@ pub(crate) fn host(uri: &str) -> &str {
 
 /// Starts the server on a free port; it ends with the tests, and its files go with it.
 fn started() -> String {
-    launched("127.0.0.1:0", None).1
+    launched(&["-postgres", "127.0.0.1:0"]).1
 }
 
-/// Starts the program of the tests at an address, with its files in this folder, else in one of its
-/// own. Gives its URI, too.
-pub(super) fn launched(address: &str, folder: Option<&Path>) -> (Child, String) {
+/// Starts the program of the tests with these arguments. Gives its URI, too.
+pub(super) fn launched(arguments: &[&str]) -> (Child, String) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../ferretdb");
     assert!(
         program.exists(),
@@ -215,7 +214,7 @@ pub(super) fn launched(address: &str, folder: Option<&Path>) -> (Child, String) 
     );
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--"]).arg(program);
-    command.arg(address).args(folder).stdout(Stdio::piped());
+    command.args(arguments).stdout(Stdio::piped());
     let mut server = process::spawn(command);
     let mut line = String::new();
     let output = server.stdout.take().unwrap();

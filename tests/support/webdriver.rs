@@ -39,6 +39,8 @@ async fn driver() -> (Child, String) {
         let mut command = Command::new("chromedriver");
         command
             .args(["--port=0"])
+            // In the C locale it finds no file whose name has other letters.
+            .env("LC_ALL", "C.UTF-8")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true);

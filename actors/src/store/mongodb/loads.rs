@@ -126,23 +126,30 @@ const CARRIED_WITHIN: Duration = Duration::from_secs(5);
 /// … and how often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Which documents of the log are an entity's. Their `_id` alone says it, too; but FerretDB has an
-/// index of neither, and leaves no comparison to its database but that for equality.
+/// Which documents of the log are an entity's.
 pub(super) fn log_of(entity: EntityNumber) -> Document {
     let (first, end) = (
         log_id(entity, Sequence::ZERO),
         log_id(entity, Sequence(u64::MAX)),
     );
-    doc! {"entity": int(entity), "_id": {"$gte": first, "$lte": end}}
+    doc! {"_id": {"$gte": first, "$lte": end}}
 }
 
-/// The last document of an entity's log, whatever of it can't be read.
+/// The same for what every load asks: FerretDB compares ranges itself, on whole collections, and leaves
+/// equal fields to its database. On MongoDB the bounds of `_id` are what the index is asked for.
+fn loaded_log_of(entity: EntityNumber) -> Document {
+    let mut filter = log_of(entity);
+    filter.insert("entity", int(entity));
+    filter
+}
+
+/// The last document of an entity's log, whatever of it but the entity can't be read.
 pub(super) async fn end_of(
     collections: &Collections,
     entity: EntityNumber,
 ) -> Result<Option<Document>, ReadError> {
     let log = collections.log.clone_with_type::<Document>();
-    let last = log.find_one(log_of(entity)).sort(doc! {"_id": -1});
+    let last = log.find_one(loaded_log_of(entity)).sort(doc! {"_id": -1});
     let found = answered(last.into_future()).await;
     found.map_err(|error| failed(&error))
 }
@@ -154,7 +161,7 @@ pub(super) async fn last_of(
 ) -> Result<Option<LogDocument>, ReadError> {
     let last = collections
         .log
-        .find_one(log_of(entity))
+        .find_one(loaded_log_of(entity))
         .sort(doc! {"_id": -1});
     let found = answered(last.into_future()).await;
     found.map_err(|error| failed(&error))

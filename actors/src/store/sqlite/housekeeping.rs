@@ -71,7 +71,8 @@ impl Housekeeping {
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
         let mut log = LogErasing::new(pace.erase_within, gate);
-        if erasing::any(connection)? {
+        let erasing = erasing::any(connection)?;
+        if erasing {
             log.note();
         }
         Ok(Housekeeping {
@@ -79,7 +80,7 @@ impl Housekeeping {
             pace,
             uses_at: now + pace.uses_every,
             log,
-            erasing: true,
+            erasing,
             redacting: true,
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
@@ -283,9 +284,8 @@ impl Housekeeping {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         self.erasing = erasing::slice(connection, sink, ERASE_SLICE_BYTES)?;
         connection.execute_batch("COMMIT")?;
-        if self.erasing {
-            self.erase_log();
-        }
+        // Behind the last slice, too: the log may have been emptied before it.
+        self.erase_log();
         Ok(true)
     }
 }

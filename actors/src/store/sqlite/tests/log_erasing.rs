@@ -14,12 +14,14 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::file::log_of;
+use super::super::pace::Pace;
 use super::super::{ReadClass, SqliteStore, StoreSettings};
 use super::{Folder, QUICK, row_of};
+use crate::conversation::EraseConversation;
 use crate::store::contract::{Bench, House, wait};
 use crate::store::{CommitLog, ReadError, Store};
 use crate::views::Views;
-use colloquy_model::caller::{Mode, Tenant};
+use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::sequence::Sequence;
 use colloquy_runtime::Incarnation;
@@ -65,6 +67,39 @@ fn a_reader_of_older_pages_holds_up_neither_commits_nor_for_ever_the_redaction()
     assert!(house.holds(MARKER), "the reader still sees it");
     drop(reader);
     house.until("the text is gone", || !house.holds(MARKER));
+}
+
+#[test]
+fn texts_erased_behind_an_emptying_of_the_log_leave_it_by_the_next_one() {
+    // The log is emptied at once, and what is gone waits for its slice.
+    let pace = Pace {
+        erase_within: Duration::ZERO,
+        rest: Duration::from_millis(100),
+        ..QUICK
+    };
+    let house = House::at(Folder::at(pace));
+    let tenant = Tenant::of(1, Mode::Live);
+    let customer = house.customer(tenant, "Ada");
+    for marker in ["abracadabra-1", "abracadabra-2", "abracadabra-3"] {
+        let mut conversation = house.conversation(tenant, customer, None);
+        conversation.send(marker).unwrap();
+        let erase = EraseConversation {
+            caller: Caller {
+                tenant,
+                actor: Actor::server("a test"),
+            },
+            erasure: EntityNumber(0),
+            closed_before: None,
+            files: None,
+        };
+        conversation.ask(erase).unwrap();
+        house.until(marker, || !house.holds(marker));
+        let numbers = vec![conversation.id.number()];
+        house.until("the store says so", || {
+            let left = wait(house.store().still_erasing(numbers.clone())).unwrap();
+            left.is_empty()
+        });
+    }
 }
 
 /// What readers and whoever commits tell each other.

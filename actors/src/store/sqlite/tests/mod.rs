@@ -41,8 +41,11 @@ use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
-/// A folder with a store's files.
-pub(super) struct Folder(TempDir);
+/// A folder with a store's files, and how often whoever opens it does what.
+pub(super) struct Folder {
+    dir: TempDir,
+    pace: Pace,
+}
 
 const QUICK: Pace = Pace {
     tick: Duration::from_millis(5),
@@ -55,8 +58,15 @@ const QUICK: Pace = Pace {
 };
 
 impl Folder {
+    fn at(pace: Pace) -> Self {
+        Folder {
+            dir: TempDir::new().unwrap(),
+            pace,
+        }
+    }
+
     pub(super) fn path(&self) -> PathBuf {
-        self.0.path().join("colloquy.db")
+        self.dir.path().join("colloquy.db")
     }
 
     fn open_at(&self, pace: Pace, views: Views) -> Opened {
@@ -78,18 +88,18 @@ impl Bench for Folder {
     const VOLUME: Volume = Volume::Large;
 
     fn new() -> Self {
-        Folder(TempDir::new().unwrap())
+        Folder::at(QUICK)
     }
 
     fn open(&self, views: Views) -> Opened {
-        self.open_at(QUICK, views)
+        self.open_at(self.pace, views)
     }
 
     fn open_lagging(&self, views: Views) -> Opened {
         self.open_at(
             Pace {
                 age_max: Duration::from_secs(3600),
-                ..QUICK
+                ..self.pace
             },
             views,
         )
@@ -99,14 +109,14 @@ impl Bench for Folder {
         self.open_at(
             Pace {
                 events_kept: Some(kept),
-                ..QUICK
+                ..self.pace
             },
             views,
         )
     }
 
     fn killed(&self) -> Self {
-        let copy = Self::new();
+        let copy = Self::at(self.pace);
         // As long as somebody reads, no checkpoint takes anything out of the log: whatever one writes
         // into the file meanwhile stands in the log, too, which is copied behind it.
         let reader = connect(&self.path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -115,16 +125,16 @@ impl Bench for Folder {
             .query_row("SELECT count(*) FROM meta", [], only)
             .unwrap();
         for name in ["colloquy.db", "colloquy.db-wal", "colloquy.db.key"] {
-            let from = self.0.path().join(name);
+            let from = self.dir.path().join(name);
             if from.exists() {
-                std::fs::copy(from, copy.0.path().join(name)).unwrap();
+                std::fs::copy(from, copy.dir.path().join(name)).unwrap();
             }
         }
         copy
     }
 
     fn holds(&self, text: &str) -> bool {
-        let files = std::fs::read_dir(self.0.path()).unwrap();
+        let files = std::fs::read_dir(self.dir.path()).unwrap();
         files
             .map(|file| std::fs::read(file.unwrap().path()).unwrap())
             .any(|bytes| {

@@ -104,11 +104,6 @@ pub(super) fn log_is_empty(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether anything waits for being erased, or for the log.
-pub(super) fn any(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.prepare("SELECT 1 FROM erasures")?.exists([])
-}
-
 /// Those of these entities of which the file or its log may still hold a text.
 pub(super) fn left(
     connection: &Connection,

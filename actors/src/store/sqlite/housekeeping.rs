@@ -71,16 +71,15 @@ impl Housekeeping {
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
         let mut log = LogErasing::new(pace.erase_within, gate);
-        let erasing = erasing::any(connection)?;
-        if erasing {
-            log.note();
-        }
+        // What the log holds of an earlier run may have been redacted there, and somebody may have kept
+        // the start from emptying it.
+        log.note();
         Ok(Housekeeping {
             renames: Renames::open(connection, sink)?,
             pace,
             uses_at: now + pace.uses_every,
             log,
-            erasing,
+            erasing: true,
             redacting: true,
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
@@ -202,7 +201,7 @@ impl Housekeeping {
         }
         self.erase_redacted(connection, phase)?;
         if self.log.run(connection, phase)? {
-            erasing::log_is_empty(connection)?;
+            erasing::log_is_empty(connection).inspect_err(|_| self.log.note())?;
         }
         Ok(())
     }
@@ -282,8 +281,10 @@ impl Housekeeping {
             return Ok(false);
         }
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        self.erasing = erasing::slice(connection, sink, ERASE_SLICE_BYTES)?;
+        let is_more_left = erasing::slice(connection, sink, ERASE_SLICE_BYTES)?;
         connection.execute_batch("COMMIT")?;
+        // Not before it is committed: a full disk must not end it.
+        self.erasing = is_more_left;
         // Behind the last slice, too: the log may have been emptied before it.
         self.erase_log();
         Ok(true)

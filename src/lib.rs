@@ -242,7 +242,10 @@ fn show_secrets(
         }
         tracing::error!(%error, "the operators' token could not be printed: set [admin] token");
     }
-    Ok(system.secrets_shown()?)
+    match first_start.keys {
+        Some(_) => Ok(system.secrets_shown()?),
+        None => Ok(()),
+    }
 }
 
 /// Has certificates read again when their files change, and ordered for domains when they are proven.

@@ -43,7 +43,8 @@ pub struct FirstKeys {
 #[error("the first account could not be made; is the disk full, or the database away?")]
 pub struct NoFirstAccount;
 
-/// Makes the first account, under this number, and its keys.
+/// Makes the first account, under this number, and its keys. One that an earlier first start has made
+/// and nobody has seen gets further keys in its place: however often a start fails, there is one.
 ///
 /// # Errors
 /// The store did not take them.
@@ -52,24 +53,13 @@ pub(crate) fn first_account(
     views: &Views,
     number: AccountNumber,
 ) -> Result<FirstKeys, NoFirstAccount> {
-    let now = Timestamp::now();
-    let account = AccountId::new(now);
-    let name = Name::new("Default account").map_err(|_| NoFirstAccount)?;
-    let new = CreateAccount {
-        name,
-        plan: None,
-        rate_per_minute: None,
-        burst_per_minute: None,
-        monthly_quota: None,
-        allowed_ips: Vec::new(),
-        auto_close_after_minutes: None,
-        domains: Vec::new(),
-        cors_origins: None,
-        retention_days: None,
-    };
     let creation = Creation { store, views };
-    let request = OpenAccount { new, number };
-    creation.of::<Account, _>(account, Tenant::OPERATORS, request)?;
+    let unseen = views.identity.account_ids().into_iter().min();
+    let (number, account) = match unseen {
+        Some((number, account)) => (AccountNumber(number), account),
+        None => (number, creation.account(number)?),
+    };
+    let now = Timestamp::now();
     let key = |kind: KeyType, name: &str| {
         let name = Some(Name::new(name).map_err(|_| NoFirstAccount)?);
         let new = CreateKey {
@@ -107,6 +97,26 @@ struct Creation<'s> {
 }
 
 impl Creation<'_> {
+    /// Creates the account.
+    fn account(self, number: AccountNumber) -> Result<AccountId, NoFirstAccount> {
+        let account = AccountId::new(Timestamp::now());
+        let new = CreateAccount {
+            name: Name::new("Default account").map_err(|_| NoFirstAccount)?,
+            plan: None,
+            rate_per_minute: None,
+            burst_per_minute: None,
+            monthly_quota: None,
+            allowed_ips: Vec::new(),
+            auto_close_after_minutes: None,
+            domains: Vec::new(),
+            cors_origins: None,
+            retention_days: None,
+        };
+        let request = OpenAccount { new, number };
+        self.of::<Account, _>(account, Tenant::OPERATORS, request)?;
+        Ok(account)
+    }
+
     /// Creates a record, and waits until it is durable.
     fn of<R: RecordSpec, Q: RecordRequest<R>>(
         self,

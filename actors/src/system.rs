@@ -458,8 +458,8 @@ impl System {
         })
     }
 
-    /// Notes that whoever started the server has been shown what `FirstStart` has, for good. Before that
-    /// nothing may be served.
+    /// Notes that whoever started the server has been shown the keys that `FirstStart` has, for good.
+    /// Before that nothing may be served.
     ///
     /// # Errors
     /// It is not noted: the next start is a first start again.

@@ -65,18 +65,20 @@ pub trait Nodes: Send + Sync + 'static {
     /// The store does not answer.
     fn first_start(&self, highest: u32, makes_token: bool) -> Result<ToMake, ReadError>;
 
-    /// Notes that the secrets of a first start were shown, for good: from then on none is made again.
-    /// Waits for the store; until it has answered nothing may be served.
+    /// Notes that the secrets of the first account, which this node was to make, were shown, for good:
+    /// from then on none is made again. Waits for the store; until it has answered nothing may be
+    /// served.
     ///
     /// # Errors
-    /// It is not noted.
+    /// It is not noted, or another node has made them anew since.
     fn secrets_shown(&self) -> Result<(), ReadError>;
 }
 
 /// What a first start makes at a node.
 #[derive(Debug, Default)]
 pub struct ToMake {
-    /// The number of the first account, where it is made here.
+    /// The number of the first account, where it is made here: should there be one already, nobody has
+    /// seen its secrets.
     pub account: Option<AccountNumber>,
     /// How operators are known, where that is no longer as it was when the store was opened.
     pub operator: Option<Operator>,

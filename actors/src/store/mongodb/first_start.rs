@@ -11,7 +11,7 @@ use super::codec::malformed;
 use super::connection::answered;
 use super::nodes::Membership;
 use super::{account_numbers, open};
-use crate::store::{Operator, ToMake};
+use crate::store::ToMake;
 use colloquy_model::node::{Node, NodeState};
 
 /// The `_id` of the document that names the node that makes the first account, and says whether its
@@ -27,48 +27,31 @@ pub(super) async fn to_make(
     makes_token: bool,
 ) -> Result<ToMake> {
     let collections = &membership.collections;
-    let mut has_waited = false;
-    let is_again = loop {
+    let is_mine = loop {
         match claim(membership, highest).await? {
-            Claim::First => break false,
-            Claim::Again => break true,
-            Claim::Over => {
-                let is_stale = has_waited && makes_token;
-                let operator = match is_stale {
-                    true => Some(open::operator(collections, None).await?),
-                    false => None,
-                };
-                return Ok(ToMake {
-                    account: None,
-                    operator,
-                });
-            }
-            Claim::OfAnother => {
-                has_waited = true;
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
+            Claim::Mine => break true,
+            Claim::Over => break false,
+            Claim::OfAnother => tokio::time::sleep(LOOK_EVERY).await,
         }
     };
-    if !is_again && highest > 0 {
-        return Ok(ToMake::default());
-    }
-    let operator: Option<Operator> = match is_again && makes_token {
-        true => Some(open::new_operator(collections).await?),
+    let operator = match (makes_token, is_mine) {
+        (false, _) => None,
+        // The one that stands there nobody has seen: it is this start's, or that of one which ended.
+        (true, true) => Some(open::new_operator(collections).await?),
+        // Another node may have made it anew since this one opened the store.
+        (true, false) => Some(open::operator(collections, None).await?),
+    };
+    let account = match is_mine {
+        true => Some(account_numbers::next(collections, highest).await?),
         false => None,
     };
-    let account = account_numbers::next(collections, highest).await?;
-    Ok(ToMake {
-        account: Some(account),
-        operator,
-    })
+    Ok(ToMake { account, operator })
 }
 
 /// Whose the first start is.
 enum Claim {
-    /// This node's: nobody has begun one.
-    First,
-    /// This node's: whoever began it is gone, and nobody has seen its secrets.
-    Again,
+    /// This node's: nobody has begun one, or whoever did is gone, and nobody has seen its secrets.
+    Mine,
     /// That of another node, which lives and has not shown them yet.
     OfAnother,
     /// Nobody's any more.
@@ -78,7 +61,8 @@ enum Claim {
 async fn claim(membership: &Membership, highest: u32) -> Result<Claim> {
     let meta = &membership.collections.meta;
     let me = membership.id.to_string();
-    let first = doc! {"$setOnInsert": {"node": &me, "shown": false}};
+    // Accounts without this document are of a version that did not write it, or of a dump.
+    let first = doc! {"$setOnInsert": {"node": &me, "shown": highest > 0}};
     let ask = meta
         .find_one_and_update(doc! {"_id": FIRST}, first)
         .upsert(true)
@@ -86,12 +70,12 @@ async fn claim(membership: &Membership, highest: u32) -> Result<Claim> {
     let found: Option<Document> = answered(ask.into_future()).await?;
     let found = found.ok_or_else(|| malformed("who makes the first account was not written"))?;
     let maker = found.get_str("node").map_err(malformed)?;
-    if maker == me {
-        return Ok(Claim::First);
-    }
     // Versions that did not note it have shown them, if they have made an account.
     if found.get_bool("shown").unwrap_or(highest > 0) {
         return Ok(Claim::Over);
+    }
+    if maker == me {
+        return Ok(Claim::Mine);
     }
     let lives = |node: &Node| node.id.to_string() == maker && node.state != NodeState::Gone;
     if membership.list().await?.iter().any(lives) {
@@ -103,14 +87,18 @@ async fn claim(membership: &Membership, highest: u32) -> Result<Claim> {
     );
     match answered(follow.into_future()).await?.modified_count {
         0 => Ok(Claim::OfAnother),
-        _ => Ok(Claim::Again),
+        _ => Ok(Claim::Mine),
     }
 }
 
-/// Notes that the secrets were shown, where this node has made them.
+/// Notes that the secrets were shown that this node has made.
 pub(super) async fn secrets_shown(membership: &Membership) -> Result<()> {
     let mine = doc! {"_id": FIRST, "node": membership.id.to_string()};
     let shown = doc! {"$set": {"shown": true}};
     let note = membership.collections.meta.update_one(mine, shown);
-    answered(note.into_future()).await.map(drop)
+    match answered(note.into_future()).await?.matched_count {
+        // Taken for gone, it has made a token that is no longer the one that holds.
+        0 => Err(malformed("another node has taken the first start over")),
+        _ => Ok(()),
+    }
 }

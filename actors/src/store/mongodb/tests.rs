@@ -7,6 +7,7 @@
 mod chain;
 pub(super) mod commands;
 mod damage;
+mod first_start;
 mod health;
 mod in_use;
 mod intents;
@@ -96,18 +97,25 @@ struct OwnDatabase {
 }
 
 impl OwnDatabase {
-    fn open_at(&self, views: Views, events_kept: Option<Duration>) -> Opened {
-        let settings = MongoSettings {
+    fn settings(&self) -> MongoSettings<'_> {
+        MongoSettings {
             uri: uri(),
             database: &self.name,
             operator_token: Some("op_a-token"),
             master_keys: &crate::sealing::GivenKeys::NONE,
-            events_kept,
+            events_kept: None,
             reads: QueueBounds {
                 each: 256,
                 all: 4_096,
                 wait: Duration::from_secs(5),
             },
+        }
+    }
+
+    fn open_at(&self, views: Views, events_kept: Option<Duration>) -> Opened {
+        let settings = MongoSettings {
+            events_kept,
+            ..self.settings()
         };
         let (store, _) = MongoStore::open_at(self.pace, settings, Arc::new(views)).unwrap();
         Arc::new(store)

@@ -58,6 +58,9 @@ impl Import for SqliteTransfer {
 
     fn finish(&mut self, mark: ImportMark) -> Result<(), TransferError> {
         recovery::recover(&mut self.connection)?;
+        // The next start would make the operators' token anew.
+        let cleared = self.first_start.clear();
+        cleared.map_err(|error| TransferError::Store(Box::new(error)))?;
         note(&self.connection, mark, Stage::Done)?;
         Ok(self.empty_log()?)
     }

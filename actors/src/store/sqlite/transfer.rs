@@ -12,7 +12,7 @@ use super::file::{OPENING_MAX, OpenError, connect, lock};
 use super::{erasing, recovery, redacting, schema, store_key};
 use crate::sealing::{GivenKeys, MasterKeys};
 use crate::store::eraser::Eraser;
-use crate::store::{ImportMark, TransferError};
+use crate::store::{FirstStartMark, ImportMark, TransferError};
 
 /// Bytes of texts that are erased in one transaction.
 const ERASE_BYTES: usize = 1 << 20;
@@ -31,6 +31,8 @@ pub struct SqliteTransfer {
     pub(super) blocks: u64,
     /// What unwraps the store key of an import.
     pub(super) master_keys: Option<MasterKeys>,
+    /// The mark of an earlier store at this place, whose secrets nobody has seen.
+    pub(super) first_start: FirstStartMark,
     /// Held as long as it is open: a server is refused.
     _lock: File,
 }
@@ -74,6 +76,7 @@ impl SqliteTransfer {
             connection,
             blocks: 0,
             master_keys: None,
+            first_start: FirstStartMark::of(path),
             _lock: lock,
         })
     }

@@ -369,9 +369,13 @@ impl Backups {
         if self.running(backup).is_some() {
             return Ok(());
         }
-        // Half a copy is of no use, and holds texts that may be erased since.
-        manifest.delete_content(catalog.objects()).await?;
+        // Half a copy is of no use, and holds texts that may be erased since. Where nothing can be
+        // deleted it must not keep the next from being made.
+        if let Err(error) = manifest.delete_content(catalog.objects()).await {
+            tracing::error!(%backup, %error, "where backups are kept does not let half of one go");
+        }
         manifest.interrupt();
+        manifest.finished_at = Some(Timestamp::now());
         manifest.put(catalog.objects()).await?;
         tracing::warn!(%backup, "a backup has failed: the server ended before it was done");
         self.0.status.lock().count(&manifest);
@@ -431,10 +435,14 @@ impl Backups {
             };
             latest.started_at + wait
         });
-        if due <= Timestamp::now() {
-            self.begin().await?;
+        if due > Timestamp::now() {
+            return Ok(());
         }
-        Ok(())
+        match self.begin().await {
+            // Somebody has asked for one meanwhile.
+            Ok(_) | Err(BackupError::Running(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -334,7 +334,7 @@ fn a_file_of_a_secret_that_can_not_be_used_is_named() {
 }
 
 /// Settings with a secret where none is expected, and what must be told of the mistake.
-const MISPLACED: [(&str, &str); 12] = [
+const MISPLACED: [(&str, &str); 16] = [
     ("[admin]\ntokn = \"SECRET\"\n", "admin.token"),
     ("[admn]\ntoken = \"SECRET\"\n", "admin"),
     (
@@ -345,6 +345,10 @@ const MISPLACED: [(&str, &str); 12] = [
         "[objects]\nsecret_access_key = \"SECRET\"\n",
         "objects.secret_access_key",
     ),
+    ("[server]\ntoken = \"SECRET\"\n", "server.token"),
+    ("[log]\ntoken = \"SECRET\"\n", "log.token"),
+    ("[objects]\nsecret = \"SECRET\"\n", "objects.secret"),
+    ("[webhooks]\nsecret = \"SECRET\"\n", "webhooks.secret"),
     ("[tls]\nkee = \"SECRET\"\n", "tls.key"),
     ("[tls]\nkey = \"SECRET\\nno key\"\n", "tls.key"),
     (

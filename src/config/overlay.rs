@@ -187,8 +187,8 @@ impl Overlay {
         let nearest = self.nearest(&key);
         ConfigError::Unknown {
             origin: origin.to_owned(),
+            value: shown_of_unknown(&key, nearest.as_deref(), value),
             key,
-            value: shown_of_unknown(nearest.as_deref(), value),
             hint: match nearest {
                 Some(name) => format!("; did you mean `{name}`?"),
                 None => "; config.toml lists all keys".to_owned(),

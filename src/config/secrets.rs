@@ -23,6 +23,16 @@ const KEYS_OR_FILES: [&str; 2] = ["tls.admin_client_key", "tls.key"];
 const CONNECTION_STRING: &str = "store.uri";
 /// What is a secret among the parameters of a connection string.
 const SECRET_PARAMETERS: [&str; 2] = ["authmechanismproperties", "tlscertificatekeyfilepassword"];
+/// What stands in the names of settings that are secrets, also where they are mistyped.
+const SECRET_WORDS: [&str; 7] = [
+    "auth",
+    "credential",
+    "key",
+    "password",
+    "secret",
+    "token",
+    "uri",
+];
 /// Stands in the place of a secret.
 const NOT_SHOWN: &str = "(not shown)";
 
@@ -48,16 +58,18 @@ pub(super) fn shown(key: &str, value: &Value) -> String {
     }
 }
 
-/// What is shown of the value of a key that is no setting, which is most like this one, if like any.
-/// It may be a secret under a mistyped name.
-pub(super) fn shown_of_unknown(nearest: Option<&str>, value: &Value) -> String {
+/// What is shown of the value of a key that is no setting; one is nearest to it, if it is like any.
+/// It may be a secret under a mistyped name, or in another section.
+pub(super) fn shown_of_unknown(key: &str, nearest: Option<&str>, value: &Value) -> String {
+    let name = key.rsplit('.').next().unwrap_or(key).to_ascii_lowercase();
+    let is_named_like_one = SECRET_WORDS.iter().any(|word| name.contains(word));
     let is_harmless = nearest.is_some_and(|nearest| {
         let section = nearest
             .rsplit_once('.')
             .map_or(nearest, |(section, _)| section);
         !SECRETS.iter().any(|secret| is_inside(secret, section))
     });
-    match is_harmless {
+    match is_harmless && !is_named_like_one {
         true => without_credentials(value).to_string(),
         false => not_shown(),
     }

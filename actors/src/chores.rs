@@ -25,6 +25,8 @@ use colloquy_runtime::{AskError, SupervisedKind};
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How long the thread waits before it tries again what failed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// So many files that do not go one after the other say that none goes now.
+const FILES_TRIED: usize = 3;
 
 /// Whom chores are done with.
 #[derive(Clone)]
@@ -99,22 +101,29 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
         erasures,
     } = rooms;
     let (store, conversations) = (&**store, &**conversations);
-    // Other chores wait behind one whose files a cloud holds: where it is away that is asked once.
-    let mut files_go = true;
+    // Other chores wait behind one whose files a cloud holds: where it is away that is asked a few times,
+    // and one file that stays keeps no other.
+    let mut files_failed = 0;
+    let mut left = false;
     let (mut running, mut unfinished) = (Vec::new(), HashSet::new());
     for chore in store.chores().await.unwrap_or_default() {
         let done = match chore {
+            // What it has left can be read by nobody, so that nothing is left to be done.
+            Chore::Unassign(tenant, _) | Chore::EraseCustomer(tenant, _)
+                if erasures.records.identity.is_forgotten(tenant) =>
+            {
+                true
+            }
             Chore::Unassign(tenant, user) => {
-                let account = tenant.account_number();
-                let mut done = true;
-                for mode in [Mode::Live, Mode::Test] {
-                    done &= unassign(store, conversations, Tenant::of(account, mode), user).await;
-                }
+                let done = unassign_all(store, conversations, (tenant, user)).await;
+                left |= !done;
                 done
             }
+            Chore::EraseAttachment(..) if files_failed >= FILES_TRIED => false,
             Chore::EraseAttachment(tenant, attachment) => {
-                files_go = files_go && attachments.erase(tenant, attachment).await;
-                files_go
+                let is_gone = attachments.erase(tenant, attachment).await;
+                files_failed = if is_gone { 0 } else { files_failed + 1 };
+                is_gone
             }
             Chore::EraseCustomer(tenant, erasure) => {
                 let is_away = erasures.take_away(&eraser(tenant), erasure).await.is_ok();
@@ -133,16 +142,14 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
     }
     // What fails is tried again soon.
     let _ = finishing.finish(store).await;
-    let next = match running.is_empty() && unfinished.is_empty() {
-        true => Next::Late,
-        false => Next::Soon,
-    };
+    left |= !running.is_empty() || !unfinished.is_empty();
+    let next = if left { Next::Soon } else { Next::Late };
     for (chore, is_away) in running {
         // Conversations that have gone just now have left chores that were not read above.
         if let Chore::EraseCustomer(tenant, erasure) = chore
             && is_away
             && !unfinished.contains(&erasure.number())
-            && !is_left_to_finish(store, erasure).await
+            && finishing.has_left_the_store(store, (tenant, erasure)).await
             && finishing.has_left_the_index(conversations, erasure).await
             && erasures.finish(eraser(tenant), erasure).await
         {
@@ -152,22 +159,25 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
     next
 }
 
-/// Whether anything of this erasure's conversations is left.
-async fn is_left_to_finish(store: &dyn Store, erasure: ErasureId) -> bool {
-    let Ok(chores) = store.chores().await else {
-        return true;
-    };
-    chores.into_iter().any(|chore| match chore {
-        Chore::FinishConversation(_, erased) => erased.erasure == erasure.number(),
-        Chore::Unassign(..) | Chore::EraseAttachment(..) | Chore::EraseCustomer(..) => false,
-    })
-}
-
 fn eraser(tenant: Tenant) -> Caller {
     Caller {
         tenant,
         actor: Actor::server("a customer is erased"),
     }
+}
+
+/// Takes every conversation of this account from the user; whether none is left.
+async fn unassign_all(
+    store: &dyn Store,
+    conversations: &Conversations,
+    (account, user): (Tenant, UserId),
+) -> bool {
+    let mut done = true;
+    for mode in [Mode::Live, Mode::Test] {
+        let tenant = Tenant::of(account.account_number(), mode);
+        done &= unassign(store, conversations, tenant, user).await;
+    }
+    done
 }
 
 /// Takes every conversation of this tenant from the user; whether none is left.
@@ -181,12 +191,13 @@ async fn unassign(
         assignee: Some(user),
         ..Facets::default()
     };
-    // Those that can't be read stay in the list, before what follows: what is done leaves it.
-    let mut unreadable = 0;
+    // Those that can't be read, or do not answer, stay in the list, before what follows: what is done
+    // leaves it.
+    let (mut staying, mut answered) = (0, true);
     loop {
         let paging = Paging {
             limit: 100,
-            start: Start::Offset(unreadable),
+            start: Start::Offset(staying),
             order: Order::Asc,
         };
         let query = ConversationQuery {
@@ -199,7 +210,7 @@ async fn unassign(
             return false;
         };
         if page.items.is_empty() {
-            return true;
+            return answered;
         }
         for header in page.items {
             let caller = Caller {
@@ -211,11 +222,10 @@ async fn unassign(
                 .await;
             match asked {
                 Ok(()) => {}
-                Err(AskError::Unreadable) => unreadable += 1,
+                Err(AskError::Unreadable) => staying += 1,
                 Err(_) => {
-                    tokio::time::sleep(PAUSE).await;
-                    unreadable = 0;
-                    break;
+                    staying += 1;
+                    answered = false;
                 }
             }
         }

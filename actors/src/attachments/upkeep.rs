@@ -24,7 +24,8 @@ use colloquy_runtime::threads::BackgroundThread;
 const TAKEN_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often those are looked for that have waited too long.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How soon again where something did not answer, as at a start, before anything can live.
+/// How soon again where something did not answer, as at a start, before anything can live; doubled
+/// each time, up to the other.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Records that are read at once.
 const PAGE: u32 = 100;
@@ -53,10 +54,17 @@ impl Attachments {
 
     async fn keep_up(&self) {
         let mut ended = self.ended.lock().await;
-        let mut next = Instant::now();
+        let (mut next, mut again) = (Instant::now(), LOOK_AGAIN);
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(next) => next = Instant::now() + self.look().await,
+                () = tokio::time::sleep_until(next) => {
+                    let pause;
+                    (pause, again) = match self.look().await {
+                        true => (LOOK_EVERY, LOOK_AGAIN),
+                        false => (again, LOOK_EVERY.min(2 * again)),
+                    };
+                    next = Instant::now() + pause;
+                }
                 Some((tenant, id)) = ended.recv() => {
                     // What fails is found again when it has waited too long, or at the next start.
                     self.erase(tenant, id).await;
@@ -66,18 +74,21 @@ impl Attachments {
     }
 
     /// Looks through the attachments of all accounts of which it is not known whether a message has
-    /// them; gives the time until the next look.
-    async fn look(&self) -> Duration {
-        let mut pause = LOOK_EVERY;
-        let accounts = self.parts.records.identity.account_ids().into_keys();
-        for account in accounts {
-            for mode in [Mode::Live, Mode::Test] {
-                if !self.look_through(Tenant::of(account, mode)).await {
-                    pause = LOOK_AGAIN;
-                }
+    /// them; whether everything has answered.
+    async fn look(&self) -> bool {
+        let identity = &self.parts.records.identity;
+        let mut answered = true;
+        for account in identity.account_ids().into_keys() {
+            let tenants = [Mode::Live, Mode::Test].map(|mode| Tenant::of(account, mode));
+            // What a forgotten account has left can't be read by anybody.
+            let tenants = tenants
+                .into_iter()
+                .filter(|tenant| !identity.is_forgotten(*tenant));
+            for tenant in tenants {
+                answered &= self.look_through(tenant).await;
             }
         }
-        pause
+        answered
     }
 
     /// Looks through those of one tenant; whether everything has answered.

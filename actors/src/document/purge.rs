@@ -13,6 +13,7 @@ use crate::store::OwnedDocument;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
+use colloquy_runtime::AskError;
 use colloquy_runtime::threads::BackgroundThread;
 
 /// Documents erased before the store is asked again.
@@ -43,18 +44,21 @@ impl Documents {
     }
 }
 
-/// Erases the documents that are overdue. Gives whether none of them is left.
+/// Erases the documents that are overdue. Gives whether each of them has answered.
 async fn empty(documents: &Documents, keep: Duration) -> bool {
     let before = Timestamp::now() - keep;
-    let mut well = true;
-    while well {
-        let Ok(overdue) = documents.store.overdue_documents(before, PAGE).await else {
+    // Those that stay keep nobody else's in the bin: they are the first of the next page.
+    let (mut staying, mut answered) = (0_u32, true);
+    loop {
+        let most = PAGE.saturating_add(staying);
+        let Ok(overdue) = documents.store.overdue_documents(before, most).await else {
             return false;
         };
-        if overdue.is_empty() {
-            return true;
+        let first = usize::try_from(staying).unwrap_or(usize::MAX);
+        if overdue.len() <= first {
+            return answered;
         }
-        for OwnedDocument { subject, tenant } in overdue {
+        for OwnedDocument { subject, tenant } in overdue.into_iter().skip(first) {
             let id = DocumentId::from_parts(subject.number, subject.tail);
             let caller = Caller {
                 tenant,
@@ -64,8 +68,20 @@ async fn empty(documents: &Documents, keep: Duration) -> bool {
             let purge = PurgeDocument {
                 binned_before: before,
             };
-            well &= documents.ask(id, meta, purge).await.is_ok();
+            match documents.ask(id, meta, purge).await {
+                Ok(_) => {}
+                // One of an account that was forgotten, or one that can't be read.
+                Err(AskError::Refused(_) | AskError::Unreadable) => staying += 1,
+                Err(
+                    AskError::Unavailable { .. }
+                    | AskError::Crashed
+                    | AskError::TimedOut
+                    | AskError::Unknown,
+                ) => {
+                    staying += 1;
+                    answered = false;
+                }
+            }
         }
     }
-    false
 }

@@ -21,6 +21,10 @@ pub(crate) struct Finishing {
     /// The entities whose texts have to leave the store: the conversation itself, and its attachments,
     /// whose bytes are gone.
     waiting: HashMap<ErasedConversation, (Tenant, Vec<EntityNumber>)>,
+    /// Of erasures whose conversations are all gone: conversations of the same account that went
+    /// before, when their time was over, and of which something may be left. Some may have been that
+    /// customer's.
+    earlier: HashMap<ErasureId, HashSet<EntityNumber>>,
     /// Erasures that wait for the index of this node.
     indexed: HashMap<ErasureId, Emptying>,
 }
@@ -47,6 +51,35 @@ impl Finishing {
             entities.push(attachment.number());
         }
         self.waiting.insert(erased, (tenant, entities));
+    }
+
+    /// Whether nothing is left of the conversations that an erasure has taken away, nor of those whose
+    /// time was over before.
+    pub(crate) async fn has_left_the_store(
+        &mut self,
+        store: &dyn Store,
+        (tenant, erasure): (Tenant, ErasureId),
+    ) -> bool {
+        let Ok(chores) = store.chores().await else {
+            return false;
+        };
+        let (mut own, mut over) = (false, HashSet::new());
+        for chore in chores {
+            if let Chore::FinishConversation(of, erased) = chore {
+                own |= erased.erasure == erasure.number();
+                if of == tenant && erased.erasure == EntityNumber::ZERO {
+                    over.insert(erased.conversation);
+                }
+            }
+        }
+        // Those of later are none of this customer's: nothing of it is there any more.
+        let earlier = self.earlier.entry(erasure).or_insert_with(|| over.clone());
+        earlier.retain(|conversation| over.contains(conversation));
+        let has_left = !own && earlier.is_empty();
+        if has_left {
+            self.earlier.remove(&erasure);
+        }
+        has_left
     }
 
     /// Whether this node's index of conversations holds nothing any more of an erasure whose

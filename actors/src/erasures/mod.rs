@@ -272,13 +272,18 @@ impl Erasures {
         customer: CustomerId,
         erasure: EntityNumber,
     ) -> Result<(), LoadError> {
-        let mut files_go = true;
+        let (mut files_go, mut before) = (true, None);
         loop {
             // What has gone left the list.
             let beginning = EntityNumber::ZERO;
             let page = self.page_of(caller.tenant, customer, beginning).await?;
-            if page.is_empty() {
+            let Some(first) = page.first().map(|conversation| conversation.id) else {
                 return Ok(());
+            };
+            // It was asked to go, and says that it is not there: that of an account which was forgotten
+            // meanwhile.
+            if before.replace(first) == Some(first) {
+                return Err(LoadError::Unavailable);
             }
             if files_go {
                 let going = self.take_files(caller.tenant, &page);

@@ -65,14 +65,19 @@ impl Aging {
         let mut retention = Retention::new(self.pace.events_kept);
         let mut trim_at = Instant::now();
         while !*self.closing.borrow() {
+            let erased = self.erase().await;
             let mut rest = self.patience();
-            if let Err(error) = self.erase().await {
+            if let Err(error) = &erased {
                 tracing::warn!(%error, "texts of redacted messages wait for MongoDB");
                 rest = AGAIN;
             }
             if trim_at <= Instant::now() {
-                match self.trim(&mut retention).await {
-                    Ok(()) => trim_at = Instant::now() + self.patience(),
+                let decided = self.membership.followed();
+                match retention.trim_some(&self.collections, decided).await {
+                    Ok(Left::Nothing) => trim_at = Instant::now() + self.patience(),
+                    // Behind what is redacted meanwhile.
+                    Ok(Left::More) if erased.is_ok() => rest = Duration::ZERO,
+                    Ok(Left::More) => {}
                     Err(error) => {
                         tracing::warn!(%error, "events that are too old wait for MongoDB");
                         rest = AGAIN;
@@ -111,15 +116,6 @@ impl Aging {
         }
         while !*self.closing.borrow()
             && redacting::erase_some(&self.collections, redacted).await? == Left::More
-        {}
-        Ok(())
-    }
-
-    /// Looks at the events of all accounts once.
-    async fn trim(&self, retention: &mut Retention) -> Result<(), ReadError> {
-        let decided = self.membership.followed();
-        while !*self.closing.borrow()
-            && retention.trim_some(&self.collections, decided).await? == Left::More
         {}
         Ok(())
     }

@@ -153,8 +153,11 @@ pub(super) async fn link_up_to(collections: &Collections, decided: Position) -> 
             return Ok(());
         }
         let behind = Behind::read(collections, from, decided).await?;
-        write_slices(collections, end, &behind.documents).await?;
-        from = behind.reached;
+        from = match write_slices(collections, end, &behind.documents).await? {
+            Written::All => behind.reached,
+            // Where that one has come to stands in the database.
+            Written::BySomebodyElse => Position::ZERO,
+        };
     }
 }
 
@@ -204,12 +207,20 @@ impl Behind {
     }
 }
 
+/// Who has linked what was to be linked.
+enum Written {
+    /// All of it stands behind the end that was known.
+    All,
+    /// Another node was faster, with more of it or with less.
+    BySomebodyElse,
+}
+
 /// Inserts what these documents hold behind this end; no more where somebody else was faster.
 async fn write_slices(
     collections: &Collections,
     mut end: SliceEnd,
     documents: &[SealedDocument],
-) -> Result<()> {
+) -> Result<Written> {
     let slices = collections
         .database
         .collection::<SliceDocument>(AUDIT_LINKS);
@@ -222,13 +233,13 @@ async fn write_slices(
         }
         match answered(slices.insert_one(slice).into_future()).await {
             Ok(_) => {}
-            Err(error) if met(&error) == Met::Duplicate => return Ok(()),
+            Err(error) if met(&error) == Met::Duplicate => return Ok(Written::BySomebodyElse),
             Err(error) => return Err(error),
         }
         write_head(collections, linked).await?;
         end = linked;
     }
-    Ok(())
+    Ok(Written::All)
 }
 
 /// A slice of the first of these documents, its end, and the documents behind it.

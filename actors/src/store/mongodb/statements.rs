@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{DUPLICATE_KEY, Met, int, met};
 use super::connection::answered;
-use super::schema::{CONVERSATIONS, DOCUMENTS, RECORDS};
+use super::schema::{CHORES, CONVERSATIONS, DOCUMENTS, RECORDS};
 use colloquy_model::sequence::Sequence;
 
 /// Statements of one command: a server would take more, but each command is waited for by itself,
@@ -106,7 +106,9 @@ impl Statements {
         });
         let is_header =
             |(collection, _): &(&Cow<'static, str>, _)| HEADERS.contains(&collection.as_ref());
-        let (headers, others): (Vec<_>, Vec<_>) = self.updates.iter().partition(is_header);
+        let (headers, mut others): (Vec<_>, Vec<_>) = self.updates.iter().partition(is_header);
+        // Whoever does a chore looks at what its commit has brought.
+        others.sort_by_key(|(collection, _)| *collection == CHORES);
         let updates = others.into_iter().chain(headers);
         let updates = updates.flat_map(|(collection, statements)| {
             let command = Command {

@@ -9,8 +9,11 @@ use serde_json::json;
 
 use super::OwnDatabase;
 use super::commands::Commands;
+use crate::accounts::Customer;
 use crate::conversation::Conversation;
-use crate::conversation::messages::{CloseConversation, ReviseMessage, SendMessage};
+use crate::conversation::messages::{
+    CloseConversation, ReopenConversation, ReviseMessage, SendMessage,
+};
 use crate::store::Facets;
 use crate::store::contract::{House, wait};
 use colloquy_model::caller::{Mode, Tenant};
@@ -78,29 +81,67 @@ impl Quiet {
     }
 
     /// Of a few times that something is done: the commands of the one that sent the fewest. On a
-    /// busy machine what is carried over behind an answer may be there before one looks.
+    /// busy machine what is carried over behind an answer, or what the store does by itself once
+    /// in a while, may be there before one looks.
     fn fewest(&self, mut done: impl FnMut(&Self) -> Vec<String>) -> Vec<String> {
         let all = (0..5).map(|_| done(self));
         all.min_by_key(Vec::len).unwrap()
     }
 
     /// The commands that a reading sends.
-    fn reading<T>(&self, read: impl FnOnce(&House<OwnDatabase>) -> T) -> Vec<String> {
+    fn reading<T>(&self, read: impl Fn(&House<OwnDatabase>) -> T) -> Vec<String> {
+        self.fewest(|quiet| quiet.sent(&read))
+    }
+
+    fn sent<T>(&self, act: impl FnOnce(&House<OwnDatabase>) -> T) -> Vec<String> {
         let before = self.settled();
-        read(&self.house);
+        act(&self.house);
         self.commands.behind(before)
+    }
+
+    /// The commands of a conversation's creation, up to the last that the answer waits for: its
+    /// header.
+    fn creation(&self) -> Vec<String> {
+        // The fixture loads the customer first, as the server has it in memory.
+        let customer = self.reading(|house| house.record::<Customer>(live(), self.customer));
+        self.fewest(|quiet| {
+            let mut creation = quiet.sent(|house| house.conversation(live(), quiet.customer, None));
+            creation.drain(..customer.len());
+            let last = creation
+                .iter()
+                .rposition(|sent| sent == "update conversations");
+            creation.truncate(last.unwrap() + 1);
+            creation
+        })
+    }
+
+    /// The commands of a message's edit.
+    fn edit(&self) -> Vec<String> {
+        let message = self.house.transcript(live(), self.conversation);
+        let message: serde_json::Value = serde_json::from_str(&message.items[0]).unwrap();
+        let mut edits = 0;
+        self.fewest(|quiet| {
+            edits += 1;
+            quiet.change(ReviseMessage {
+                message: message["message_id"].as_str().unwrap().parse().unwrap(),
+                edit: serde_json::from_value(json!({"content": format!("edit {edits}")})).unwrap(),
+            })
+        })
+    }
+
+    /// The commands of a conversation's closing.
+    fn closing(&self) -> Vec<String> {
+        self.fewest(|quiet| {
+            let closing = quiet.change(CloseConversation::default());
+            quiet.change(ReopenConversation);
+            closing
+        })
     }
 }
 
 #[test]
 fn an_operation_takes_no_more_round_trips_than_it_needs() {
     let quiet = Quiet::new();
-    let message_id = quiet.house.transcript(live(), quiet.conversation);
-    let message_id: serde_json::Value = serde_json::from_str(&message_id.items[0]).unwrap();
-    let edit = ReviseMessage {
-        message: message_id["message_id"].as_str().unwrap().parse().unwrap(),
-        edit: serde_json::from_value(json!({"content": "edited"})).unwrap(),
-    };
     let mut keys = 0;
     let with_key = quiet.fewest(|quiet| {
         keys += 1;
@@ -110,16 +151,6 @@ fn an_operation_takes_no_more_round_trips_than_it_needs() {
         conversation.ask_with_key_and_look(&format!("key {keys}"), message("with a key"), look)
     });
     let subject = quiet.house.reopened(quiet.conversation).subject();
-    // The fixture loads the customer of a conversation first, as the server has it in memory.
-    let customer =
-        quiet.reading(|house| house.record::<crate::accounts::Customer>(live(), quiet.customer));
-    let mut creation = quiet.reading(|house| house.conversation(live(), quiet.customer, None));
-    creation.drain(..customer.len());
-    // The header is the last that the answer waits for.
-    let last = creation
-        .iter()
-        .rposition(|sent| sent == "update conversations");
-    creation.truncate(last.map_or(0, |last| last + 1));
     let by_status = || Facets {
         status: Some(Status::Active),
         ..Facets::default()
@@ -127,9 +158,9 @@ fn an_operation_takes_no_more_round_trips_than_it_needs() {
     let sent = [
         quiet.fewest(|quiet| quiet.change(message("plain"))),
         with_key,
-        creation,
-        quiet.change(edit),
-        quiet.change(CloseConversation::default()),
+        quiet.creation(),
+        quiet.edit(),
+        quiet.closing(),
         quiet.reading(|house| wait(house.store().load(subject)).unwrap()),
         quiet.reading(|house| house.transcript(live(), quiet.conversation)),
         quiet.reading(|house| house.list(live(), by_status())),

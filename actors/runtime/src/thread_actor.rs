@@ -160,6 +160,12 @@ impl<S: ThreadActor> ActorHandle<S> {
         });
     }
 
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        let thread = self.thread.lock();
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits until the thread has ended.
     pub fn join(&self) {
         if let Some(thread) = self.thread.lock().take() {

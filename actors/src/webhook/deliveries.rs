@@ -46,6 +46,8 @@ const ASK_MAX: Duration = Duration::from_secs(5);
 /// The part of the time to stop in which attempts are waited for; the rest is the last slice's, and
 /// the listener's.
 const WAITED_FOR: f64 = 0.8;
+/// Between two times that it is told to end, while it is not there.
+const TOLD_AGAIN: Duration = Duration::from_millis(50);
 
 /// Which deliveries of an endpoint.
 #[derive(Debug, Clone, Copy)]
@@ -334,16 +336,21 @@ impl Deliveries {
     /// Takes nothing more, waits for what is under way, writes what it came to, and ends; at most
     /// so long.
     pub(crate) async fn stop(&self, at_most: Duration) {
-        let (done, stopped) = oneshot::channel();
-        let until = Instant::now() + at_most.mul_f64(WAITED_FOR);
-        self.tell(Message::Drain(Drain { until, done }));
-        match tokio::time::timeout(at_most, stopped).await {
-            // An error means that it has ended without a word.
-            Ok(_) => self.dispatcher.join(),
-            Err(_) => tracing::warn!(
-                "deliveries are still under way: they are repeated after the next start"
-            ),
+        let begun = Instant::now();
+        let until = begun + at_most.mul_f64(WAITED_FOR);
+        while begun.elapsed() < at_most {
+            let (done, stopped) = oneshot::channel();
+            self.tell(Message::Drain(Drain { until, done }));
+            let left = at_most.saturating_sub(begun.elapsed());
+            match tokio::time::timeout(left, stopped).await {
+                Ok(Ok(())) => return self.dispatcher.join(),
+                Ok(Err(_)) if self.dispatcher.has_ended() => return self.dispatcher.join(),
+                // It has crashed and waits for its restart: told again, it ends when it is there.
+                Ok(Err(_)) => tokio::time::sleep(TOLD_AGAIN).await,
+                Err(_) => break,
+            }
         }
+        tracing::warn!("deliveries are still under way: they are repeated after the next start");
     }
 
     /// What deliveries have come to since the start.

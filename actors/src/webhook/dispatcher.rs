@@ -204,7 +204,8 @@ impl Dispatcher {
         match self.phase {
             // Nothing is under way yet.
             Phase::Opening => {
-                drop(drain.done);
+                // Whoever stops the server may have stopped waiting.
+                let _ = drain.done.send(());
                 context.stop();
             }
             Phase::Running(_) | Phase::Draining(_) => self.phase = Phase::Draining(drain),

@@ -154,9 +154,12 @@ impl Pending {
     /// Adds what has changed just now.
     fn add(&mut self, tag: String) {
         let now = Instant::now();
+        let due = now + self.pause.unwrap_or(GATHER);
+        // Changes that follow one another put off no purge that waits.
+        let before = self.tags.get(&tag).map_or(due, |before| before.due);
         let purge = Purge {
             since: now,
-            due: now + self.pause.unwrap_or(GATHER),
+            due: due.min(before),
             is_repeated: false,
         };
         self.tags.insert(tag, purge);

@@ -133,6 +133,8 @@ impl Manager {
             Ok(()) => {
                 self.told = None;
                 self.acme.certificates.keep_only(&wanted);
+                // One whose name comes back is read again.
+                self.seen.retain(|(_, name), _| wanted.contains(name));
                 true
             }
             Err(error) => {

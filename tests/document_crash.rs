@@ -574,7 +574,7 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
     let put = |one: &&Attempt| one.method == "PUT" && matches!(one.heard, Heard::Done(_));
     let puts = attempts.iter().filter(put).count();
     assert!(
-        log.0.len() > sized(400, 120) && puts > sized(20, 8),
+        log.0.len() > sized(400, 80) && puts > sized(20, 6),
         "only {} events, {puts} PUTs",
         log.0.len()
     );

@@ -565,11 +565,11 @@ async fn an_erasure_goes_on_after_kill_9_while_others_write() {
     let mut c = account.test();
     let customer = c.customer().await;
     let mut words = Words::default();
-    let count = sized(200, 60);
+    let count = sized(200, 24);
     begin_many(&c, &customer, (count, &mut words)).await;
     let at = format!("/v1/customers/{customer}?erase=true");
     let mut kept = 0_u64;
-    for round in 0..sized(8, 3) {
+    for round in 0..sized(8, 2) {
         c = c.at(&server.address());
         let writer = neighbours.at(&server.address());
         let erasing = tokio::spawn({

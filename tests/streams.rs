@@ -312,7 +312,7 @@ async fn sigterm_ends_streams_and_the_server_exits_in_order() {
 /// Half of this is the mean of what a connection carries; an event has about 600 bytes.
 const BYTES_MAX: u64 = 6000;
 fn cuts() -> u64 {
-    sized(200, 24)
+    sized(200, 12)
 }
 
 /// After so many cuts the server ends, by kill -9 and by SIGTERM in turn.

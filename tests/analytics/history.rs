@@ -156,7 +156,7 @@ async fn what_is_shown_follows_from_the_events_whatever_happened_and_was_killed_
         group_by: Some("channel"),
         ..Asked::default()
     };
-    for kill in 0..sized(KILLS, 4) {
+    for kill in 0..sized(KILLS, 2) {
         play.some(&c, 12, None).await;
         if kill == 10 {
             let user = play.users.pop().unwrap();

@@ -96,13 +96,14 @@ async fn everything_is_answered_as_before_in_another_file() {
 }
 
 #[tokio::test]
-async fn everything_is_answered_as_before_on_mongodb_and_back_in_a_file() {
-    assert_moves(&[Place::sqlite(), Place::mongodb(), Place::sqlite()]).await;
-}
-
-#[tokio::test]
-async fn everything_is_answered_as_before_in_another_database_and_then_in_a_file() {
-    assert_moves(&[Place::mongodb(), Place::mongodb(), Place::sqlite()]).await;
+async fn everything_is_answered_as_before_in_a_file_and_then_in_two_other_databases() {
+    let places = [
+        Place::mongodb(),
+        Place::sqlite(),
+        Place::mongodb(),
+        Place::mongodb(),
+    ];
+    assert_moves(&places).await;
 }
 
 #[tokio::test]

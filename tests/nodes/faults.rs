@@ -32,8 +32,9 @@ async fn readiness(server: &Server) -> Option<Answer> {
     server.anonymous().get("/readyz").try_send().await.ok()
 }
 
-/// Waits until a node says that it has no database, by its readiness and by each answer.
-pub(super) async fn is_away(server: &Server, client: &Client, path: &str) {
+/// Waits until a node says that it has no database, by its readiness and by each answer; gives when
+/// its readiness did.
+pub(super) async fn is_away(server: &Server, client: &Client, path: &str) -> Instant {
     let client = client.at(&server.address());
     until("readiness says so", TOLD_WITHIN, async || {
         let answer = readiness(server).await?;
@@ -43,6 +44,7 @@ pub(super) async fn is_away(server: &Server, client: &Client, path: &str) {
         })
     })
     .await;
+    let told = Instant::now();
     let conversation = path.trim_end_matches("/messages");
     for read in [path, conversation, "/v1/conversations", "/v1/events"] {
         client.get(read).await.error(503, "unavailable", "");
@@ -50,6 +52,7 @@ pub(super) async fn is_away(server: &Server, client: &Client, path: &str) {
     let body = json!({"content": "nobody is there", "sender_type": "system"});
     let refused = client.post(path, body).await.error(503, "unavailable", "");
     assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");
+    told
 }
 
 /// Waits until a node serves again.

@@ -506,7 +506,7 @@ pub(in crate::store) fn events_and_their_totals_are_what_the_model_says<B: Bench
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok())
-        .unwrap_or(B::VOLUME.of(16, 4));
+        .unwrap_or(B::VOLUME.of(16, 2));
     let mut runner = TestRunner::new(ProptestConfig {
         cases,
         failure_persistence: None,

@@ -159,7 +159,7 @@ pub(in crate::store) fn lists_totals_and_transcripts_are_what_the_model_says<B: 
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok())
-        .unwrap_or(B::VOLUME.of(16, 4));
+        .unwrap_or(B::VOLUME.of(16, 2));
     let mut runner = TestRunner::new(ProptestConfig {
         cases,
         failure_persistence: None,

@@ -16,7 +16,7 @@ use crate::store::{ConversationQuery, Facets, Store};
 use colloquy_model::caller::{Actor, Caller, Mode, Tenant};
 use colloquy_model::command::CommandMeta;
 use colloquy_model::commit::Chore;
-use colloquy_model::id::{ErasureId, UserId};
+use colloquy_model::id::UserId;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_runtime::threads::BackgroundThread;
 use colloquy_runtime::{AskError, SupervisedKind};

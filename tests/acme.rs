@@ -383,7 +383,7 @@ async fn sighup_has_a_name_ordered_that_is_new_in_the_settings() {
         .unset("COLLOQUY__TLS__ACME__PROFILE");
     let server = setup.config(&settings("[\"a.example\"]")).start();
     let tls = pebble.trusting().await;
-    certified(&server, "a.example", &tls).await;
+    let first = certified(&server, "a.example", &tls).await;
     let metric = "tls_certificate_days_left{host=\"a.example\"}";
     assert_eq!(
         server.metric(metric).await,
@@ -405,6 +405,14 @@ async fn sighup_has_a_name_ordered_that_is_new_in_the_settings() {
             .then_some(())
     })
     .await;
+    // What was kept of it is good still where it comes back.
+    fs::write(
+        server.work().join("config.toml"),
+        settings("[\"a.example\", \"b.example\"]"),
+    )
+    .unwrap();
+    process::signal("HUP", server.pid());
+    assert_eq!(certified(&server, "a.example", &tls).await, first);
     assert_eq!(pebble.counts(), (2, 2));
 }
 

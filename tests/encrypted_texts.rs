@@ -438,6 +438,30 @@ async fn what_waits_to_be_delivered_is_not_sent_once_its_account_is_forgotten() 
 }
 
 #[tokio::test]
+async fn the_bin_of_a_forgotten_account_keeps_nothing_of_others_there() {
+    let mut server = encrypting().start();
+    let (account, other) = (server.account().await, server.account().await);
+    // More than are looked at in one go, and before the neighbour's.
+    for _ in 0..66 {
+        let at = account.test().document("of the forgotten").await;
+        account.test().delete(&at).await.expect(204);
+    }
+    let at = other.test().document("of the neighbour").await;
+    other.test().delete(&at).await.expect(204);
+    let output = forget(&server, &account.account_id);
+    assert!(output.status.success(), "{output:?}");
+    assert!(server.term().success());
+    server.set_env("COLLOQUY__DOCUMENTS__BIN_DAYS", "0.00001");
+    server.restart();
+    let neighbour = other.test().at(&server.address());
+    let bin = format!("{DOCUMENTS}?deleted=true");
+    until("the neighbour's bin is emptied", GONE_WITHIN, async || {
+        (neighbour.get(&bin).await.expect(200).total() == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn nobody_signs_in_and_no_application_gets_a_token_of_an_account_that_is_forgotten() {
     let server = encrypting().start();
     let account = server.account().await;

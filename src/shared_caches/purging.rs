@@ -220,3 +220,19 @@ async fn wait(due: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_follow_one_another_put_off_no_purge_that_waits() {
+        let mut pending = Pending::default();
+        pending.add("a".to_owned());
+        let due = pending.due();
+        pending.pause = Some(Duration::from_secs(30));
+        pending.add("a".to_owned());
+        assert!(due.is_some());
+        assert_eq!(pending.due(), due);
+    }
+}

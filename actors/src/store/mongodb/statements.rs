@@ -253,7 +253,7 @@ pub(super) fn behind(sequence: Sequence) -> Document {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::{COMMENTS, NAMES, VERSIONS};
+    use super::super::schema::{COMMENTS, ERASURES, NAMES, VERSIONS};
     use super::*;
 
     /// A document was loaded between its header and its version, and gave the next version the
@@ -273,5 +273,19 @@ mod tests {
         assert!(headers.iter().all(|last| HEADERS.contains(last)));
         assert!(others.iter().all(|first| !HEADERS.contains(first)));
         assert_eq!(others, [NAMES, COMMENTS, NAMES, VERSIONS]);
+    }
+
+    /// A conversation's erasure was taken for done before its texts were noted as being erased.
+    #[test]
+    fn chores_are_written_behind_what_they_look_for() {
+        let mut statements = Statements::default();
+        for collection in [CHORES, CONVERSATIONS, ERASURES, COMMENTS] {
+            statements.put(collection, 1, Document::new(), Document::new());
+        }
+        let written: Vec<&str> = statements
+            .commands()
+            .map(|(command, _)| command.collection)
+            .collect();
+        assert_eq!(written, [COMMENTS, ERASURES, CHORES, CONVERSATIONS]);
     }
 }

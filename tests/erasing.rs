@@ -565,7 +565,7 @@ async fn an_erasure_goes_on_after_kill_9_while_others_write() {
     let mut c = account.test();
     let customer = c.customer().await;
     let mut words = Words::default();
-    let count = sized(200, 24);
+    let count = sized(200, 40);
     begin_many(&c, &customer, (count, &mut words)).await;
     let at = format!("/v1/customers/{customer}?erase=true");
     let mut kept = 0_u64;

@@ -317,7 +317,7 @@ fn cuts() -> u64 {
 
 /// After so many cuts the server ends, by kill -9 and by SIGTERM in turn.
 fn cuts_between_ends() -> u64 {
-    sized(40, 5)
+    sized(40, 3)
 }
 
 const WRITERS: usize = 4;

@@ -133,7 +133,8 @@ fn success(operation: &Operation) -> (&'static str, Value) {
         }
         Success::File => {
             let schema = json!({"type": "string", "format": "binary"});
-            ("200", "application/octet-stream", schema)
+            // Whatever kind the file is of.
+            ("200", "*/*", schema)
         }
         Success::Text(media_type) => {
             let schema = if *media_type == "application/json" {

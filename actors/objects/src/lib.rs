@@ -39,8 +39,13 @@ pub use probe::Unusable;
 
 /// What is sent to object storage at a time. S3 takes no part under 5 MiB but the last.
 const PART_BYTES: usize = 8 << 20;
-/// The longest file: no storage takes more parts of it.
-pub const FILE_BYTES_MAX: u64 = PART_BYTES as u64 * 10_000;
+/// Parts of which a file consists at most: no storage takes more.
+const PARTS_MAX: u64 = 10_000;
+/// A piece shorter than this is copied behind the others: kept by itself it takes more memory than it
+/// brings.
+const SMALL_PIECE: usize = 4 << 10;
+/// The longest file of which the length is not known when it begins.
+pub const FILE_BYTES_MAX: u64 = PART_BYTES as u64 * PARTS_MAX;
 /// Parts that are under way at once.
 const PARTS_AT_ONCE: usize = 2;
 /// Characters of what a service says to a failure: some say it on a page.
@@ -110,6 +115,7 @@ pub struct Upload {
     storage: Arc<dyn ObjectStore>,
     path: Path,
     attributes: Attributes,
+    part_bytes: usize,
     sending: Sending,
 }
 
@@ -130,7 +136,7 @@ impl Upload {
             ..PutMultipartOptions::default()
         };
         let upload = self.storage.put_multipart_opts(&self.path, options).await?;
-        let mut parts = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        let mut parts = WriteMultipart::new_with_chunk_size(upload, self.part_bytes);
         for piece in first.freeze() {
             parts.put(piece);
         }
@@ -153,8 +159,11 @@ impl Upload {
     /// The storage has refused a part.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), ObjectError> {
         if let Sending::Whole(first) = &mut self.sending {
-            if first.content_length() + piece.len() <= PART_BYTES {
-                first.push(piece);
+            if first.content_length() + piece.len() <= self.part_bytes {
+                match piece.len() < SMALL_PIECE {
+                    true => first.extend_from_slice(&piece),
+                    false => first.push(piece),
+                }
                 return Ok(());
             }
             let first = mem::take(first);
@@ -162,7 +171,10 @@ impl Upload {
         }
         if let Sending::Parts(parts) = &mut self.sending {
             parts.wait_for_capacity(PARTS_AT_ONCE).await?;
-            parts.put(piece);
+            match piece.len() < SMALL_PIECE {
+                true => parts.write(&piece),
+                false => parts.put(piece),
+            }
         }
         Ok(())
     }
@@ -292,6 +304,7 @@ impl Objects {
         }
         let mut file = tokio::fs::File::open(from).await?;
         let mut upload = self.begin(name).await?;
+        upload.part_bytes = part_bytes(file.metadata().await?.len());
         match write_pieces(&mut file, &mut upload).await {
             Ok(bytes) => {
                 upload.finish().await?;
@@ -314,12 +327,26 @@ impl Objects {
             storage: Arc::clone(&self.storage),
             path: self.path(name),
             attributes: Attributes::default(),
+            part_bytes: PART_BYTES,
             sending: Sending::Whole(PutPayloadMut::new()),
         };
         if self.is_folder() {
             upload.begin_parts(PutPayloadMut::new()).await?;
         }
         Ok(upload)
+    }
+
+    /// Reads a file, as it comes; gives its length, too.
+    ///
+    /// # Errors
+    /// There is none, or it can't be read.
+    pub async fn open(&self, name: &str) -> Result<(u64, Pieces), ObjectError> {
+        let found = self.storage.get(&self.path(name)).await?;
+        let length = found.meta.size;
+        Ok((
+            length,
+            found.into_stream().map_err(ObjectError::from).boxed(),
+        ))
     }
 
     /// Reads a part of a file, as it comes.
@@ -377,6 +404,24 @@ impl Objects {
             }
         }
         Ok(())
+    }
+
+    /// Deletes a file that was begun once at most, by [`Objects::begin`], with what a process that died
+    /// has put of it. It costs the same however many files stand beside it.
+    ///
+    /// # Errors
+    /// As [`Objects::delete_unfinished`].
+    pub async fn delete_upload(&self, name: &str) -> Result<(), ObjectError> {
+        self.delete(name).await?;
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        // What `object_store` calls the first upload of a name until it is whole.
+        let part = folder.join(format!("{name}#1"));
+        match tokio::fs::remove_file(part).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => Ok(removed?),
+        }
     }
 
     /// Reads a small file whole.
@@ -459,6 +504,12 @@ impl Objects {
         let parts = path.prefix_match(&self.prefix);
         parts.map_or_else(String::new, |parts| Path::from_iter(parts).to_string())
     }
+}
+
+/// How much of a file of this length is sent at a time, so that it has no more parts than it may.
+fn part_bytes(length: u64) -> usize {
+    let least = usize::try_from(length.div_ceil(PARTS_MAX)).unwrap_or(usize::MAX);
+    PART_BYTES.max(least)
 }
 
 /// Writes a secret that nobody but its owner may read.

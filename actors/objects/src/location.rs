@@ -1,8 +1,10 @@
 //! Where files are kept, as settings name it, and how that is opened.
 
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path as FilePath, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,16 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
 use super::probe::{self, Unusable};
 use super::{ObjectError, Objects};
+
+/// The secrets of a provider among the variables of the environment.
+const AWS_SECRETS: [&str; 2] = ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+const AZURE_SECRETS: [&str; 5] = [
+    "AZURE_CLIENT_SECRET",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_STORAGE_SAS_TOKEN",
+];
 
 /// How long the storage may take to take a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -138,8 +150,14 @@ impl Location {
         let folder = file
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
+        Self::folder_at(folder.unwrap_or(FilePath::new(".")))
+    }
+
+    /// A folder of this machine.
+    #[must_use]
+    pub fn folder_at(folder: &FilePath) -> Self {
         Self {
-            kind: Kind::Folder(folder.unwrap_or(FilePath::new(".")).to_owned()),
+            kind: Kind::Folder(folder.to_owned()),
             endpoint: None,
         }
     }
@@ -282,6 +300,9 @@ impl Location {
                     .with_bucket_name(bucket)
                     .with_client_options(client)
                     .with_retry(retry);
+                for (key, secret) in secrets_in_files(&AWS_SECRETS)? {
+                    builder = builder.with_config(key, secret);
+                }
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_endpoint(endpoint);
                 }
@@ -302,6 +323,9 @@ impl Location {
                     .with_container_name(bucket)
                     .with_client_options(client)
                     .with_retry(retry);
+                for (key, secret) in secrets_in_files(&AZURE_SECRETS)? {
+                    builder = builder.with_config(key, secret);
+                }
                 if let Some(endpoint) = endpoint {
                     builder = builder.with_endpoint(endpoint.to_owned());
                 }
@@ -309,6 +333,28 @@ impl Location {
             }
         })
     }
+}
+
+/// The secrets of which a variable of the environment names the file (`AWS_SECRET_ACCESS_KEY_FILE`), without
+/// the line's end behind it. Google's are in files anyway (`GOOGLE_APPLICATION_CREDENTIALS`).
+fn secrets_in_files<K: FromStr<Err = object_store::Error>>(
+    names: &[&str],
+) -> Result<Vec<(K, String)>, ObjectError> {
+    let mut secrets = Vec::new();
+    for name in names {
+        let variable = format!("{name}_FILE");
+        let Some(file) = std::env::var_os(&variable).filter(|file| !file.is_empty()) else {
+            continue;
+        };
+        let held = match std::env::var_os(name) {
+            Some(_) => Err(io::Error::other(format!("{name} is set, too"))),
+            None => std::fs::read_to_string(&file),
+        };
+        let held = held.map_err(|error| io::Error::other(format!("{variable}: {error}")))?;
+        let secret = held.trim_end_matches(['\r', '\n']).to_owned();
+        secrets.push((name.to_ascii_lowercase().parse()?, secret));
+    }
+    Ok(secrets)
 }
 
 /// A folder by its real name as far as it is there, and by its words from there on.

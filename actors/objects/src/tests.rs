@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a test fails by panicking"
 )]
 
@@ -114,4 +115,62 @@ async fn files_below_a_folder_have_the_rest_of_their_names_and_reading_makes_non
     let location = Location::parse(&format!("file:{}", missing.display()), "").unwrap();
     assert!(location.open_existing().is_err());
     assert!(!missing.exists());
+}
+
+#[test]
+fn a_file_of_any_length_has_no_more_parts_than_it_may() {
+    for length in [0, 1, FILE_BYTES_MAX, FILE_BYTES_MAX + 1, 1 << 40, 5 << 40] {
+        let part = part_bytes(length) as u64;
+        assert!(length.div_ceil(part) <= PARTS_MAX, "{length}");
+        assert!(part >= PART_BYTES as u64, "{length}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_come_one_by_one_are_kept_as_if_they_had_come_together() {
+    let objects = Objects {
+        storage: Arc::new(object_store::memory::InMemory::new()),
+        prefix: Path::default(),
+        url: "s3://bucket".to_owned(),
+        folder: None,
+        signer: None,
+    };
+    let mut upload = objects.begin("a").await.unwrap();
+    for at in 0..100_000_u32 {
+        let byte = [(at % 251) as u8];
+        upload.write(Bytes::copy_from_slice(&byte)).await.unwrap();
+    }
+    let Sending::Whole(first) = upload.sending else {
+        panic!("it is shorter than a part");
+    };
+    let pieces = first.freeze();
+    let count = pieces.iter().count();
+    assert!(count < 1_000, "{count} pieces of memory");
+    let kept: Vec<u8> = pieces.iter().flatten().copied().collect();
+    assert!(
+        kept.iter()
+            .enumerate()
+            .all(|(at, byte)| usize::from(*byte) == at % 251)
+    );
+    assert_eq!(kept.len(), 100_000);
+}
+
+#[tokio::test]
+async fn what_is_left_of_an_upload_goes_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = open(folder.path());
+    let mut upload = objects.begin("a/one").await.unwrap();
+    upload.write(Bytes::from_static(b"begun")).await.unwrap();
+    objects
+        .put("a/two", Bytes::from_static(b"x"))
+        .await
+        .unwrap();
+    // As a process leaves it that is killed.
+    std::mem::forget(upload);
+    let names = || std::fs::read_dir(folder.path().join("a")).unwrap().count();
+    assert_eq!(names(), 2);
+    objects.delete_upload("a/one").await.unwrap();
+    assert_eq!(names(), 1);
+    objects.delete_upload("a/two").await.unwrap();
+    assert_eq!(names(), 0);
 }

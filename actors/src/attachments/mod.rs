@@ -20,6 +20,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 
 pub use self::checking::check;
+pub(crate) use self::checking::{is_shown, name_of};
 pub use self::reading::{Content, ContentError};
 pub use self::serving::Served;
 pub use self::writing::{AttachmentWriter, DeclaredFile, WriteError};
@@ -267,7 +268,7 @@ impl Attachments {
             Err(error) => return Err(NotErased::Record(error)),
         }
         let name = object_name(tenant, id);
-        self.parts.objects.delete_unfinished(&name).await?;
+        self.parts.objects.delete_upload(&name).await?;
         let (records, meta) = (&self.parts.records, CommandMeta::new(caller.clone()));
         let asked = match records.ask(id, meta, DeleteRecord).await {
             Err(AskError::Unreadable) => {

@@ -435,6 +435,10 @@ async fn a_domain_of_an_account_has_its_certificate_once_it_is_proven() {
     assert_eq!(shown(&server.address(), &host, &tls).await, None);
     domains::prove(&names, &account, &host).await;
     let own = certified(&server, &host, &tls).await;
+    let operator = Person::operator_over_tls(&server, server.tls()).await;
+    let page = format!("/console/accounts/{}", account.account_id);
+    let page = operator.page(&page).await;
+    assert!(page.contains("Its TLS certificate ends"), "{page}");
     server.restart();
     assert_eq!(certified(&server, &host, &tls).await, own);
     assert_eq!(pebble.counts(), (2, 2));
@@ -510,6 +514,41 @@ async fn an_order_that_a_kill_interrupts_is_taken_up_by_the_next_life() {
             .contains("an order of a certificate that was begun goes on")
     );
     assert_eq!(pebble.counts(), (1, 1));
+}
+
+#[tokio::test]
+async fn a_damaged_file_of_one_name_keeps_no_other_from_its_certificate() {
+    let pebble = Pebble::start(Issuing::default()).await;
+    let names = |names: &str| format!("[tls.acme]\ndomains = {names}\n");
+    let setup = pebble.setup(&[]).unset("COLLOQUY__TLS__ACME__DOMAINS");
+    let mut server = setup.config(&names("[\"a.example\"]")).start();
+    let tls = pebble.trusting().await;
+    certified(&server, "a.example", &tls).await;
+    let kept = files::below(&server.work().join("data/acme"));
+    let is_kept = |file: &&PathBuf| file.ends_with("certificates/a.example.json");
+    let file = kept.iter().find(is_kept).unwrap();
+    server.term();
+    fs::write(file, "{\"chain\":").unwrap();
+    let both = names("[\"a.example\", \"b.example\"]");
+    fs::write(server.work().join("config.toml"), both).unwrap();
+    server.restart();
+    certified(&server, "b.example", &tls).await;
+    // Neither looking nor SIGHUP replaces what can't be read, and whoever looks is told which file it is.
+    process::signal("HUP", server.pid());
+    let path = file.to_str().unwrap();
+    let told = |line: &&str| line.contains("no certificate is ordered") && line.contains(path);
+    until("SIGHUP was taken", SOON, async || {
+        let log = server.log();
+        log.contains("the settings were read again").then_some(())
+    })
+    .await;
+    assert_eq!(server.log().lines().filter(told).count(), 1);
+    assert_eq!(fs::read_to_string(file).unwrap(), "{\"chain\":");
+    assert!(shown(&server.address(), "a.example", &tls).await.is_none());
+    fs::remove_file(file).unwrap();
+    process::signal("HUP", server.pid());
+    certified(&server, "a.example", &tls).await;
+    assert_eq!(pebble.counts(), (3, 3));
 }
 
 #[tokio::test]

@@ -249,7 +249,7 @@ async fn one(visit: &Visit, session: &Session, id: &str, shown: &Shown) -> Resul
                 div { dt { "Name at the interface" } dd { code { (id) } } }
             }
         }
-        (domains::card(session, &here, account))
+        (domains::card(visit, session, &here, account))
         (keys_card(&keys))
         @if !is_forgotten(account) {
             div.actions { (opening(session, &here, (1, "Make and change keys on its own side"))) }

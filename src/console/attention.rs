@@ -230,7 +230,8 @@ fn of_domain(domain: &DomainStatus) -> Option<Thing> {
     })
 }
 
-fn ends_in(days_left: i64) -> String {
+/// When a certificate ends.
+pub(super) fn ends_in(days_left: i64) -> String {
     match days_left {
         ..0 => "has ended".to_owned(),
         0 => "ends today".to_owned(),

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::Visit;
+use super::attention::ends_in;
 use super::figures::part;
 use super::forms::{Form, Shown};
 use super::layout::csrf;
@@ -12,6 +13,7 @@ use super::parts::{Field, badge, text, time};
 use super::reply::Reply;
 use super::session::{self, Session};
 use crate::http::{Problem, Request, Verb};
+use crate::tls::days_until;
 
 /// Whose pages may call the account.
 const ORIGINS: &[(&str, &str)] = &[
@@ -69,7 +71,7 @@ fn domains(account: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The account's domains, with what has to be published for those that are to be proven.
-pub(super) fn card(session: &Session, here: &str, account: &Value) -> Markup {
+pub(super) fn card(visit: &Visit, session: &Session, here: &str, account: &Value) -> Markup {
     html! {
         @if domains(account).next().is_some() {
             h2.apart #domains { "Its domains" }
@@ -90,11 +92,27 @@ pub(super) fn card(session: &Session, here: &str, account: &Value) -> Markup {
                         }
                     } @else {
                         p.faint { "Proven " (time(domain, "proven_at")) ". It stays so until it is taken from the list below." }
+                        (certificate(visit, text(domain, "host")).unwrap_or_default())
                     }
                 }
             }
         }
     }
+}
+
+/// How the certificate of a proven domain is doing, where this server has certificates issued.
+fn certificate(visit: &Visit, host: &str) -> Option<Markup> {
+    let acme = visit.app.tls.as_ref()?.acme.as_ref()?;
+    let status = acme.status().into_iter().find(|one| one.name == host)?;
+    Some(html! {
+        p {
+            @match status.ends_unix_seconds.map(days_until) {
+                Some(days) => { "Its TLS certificate " (ends_in(days)) "." }
+                None => { "There is no TLS certificate for it yet." }
+            }
+            @if let Some(problem) = &status.problem { " " span.faint { "None was issued: " (problem) } }
+        }
+    })
 }
 
 /// A text to copy, beside others on the page.

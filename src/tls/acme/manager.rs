@@ -34,6 +34,7 @@ pub(crate) async fn keep_certificates(acme: Arc<Acme>, every: Duration) -> Infal
         seen: BTreeMap::new(),
         told: None,
         unkept: BTreeSet::new(),
+        damaged: BTreeMap::new(),
         suggestions: Suggestions::default(),
         acme: Arc::clone(&acme),
         every,
@@ -61,6 +62,8 @@ struct Manager {
     told: Option<String>,
     /// Names of which the storage did not take that their order has failed.
     unkept: BTreeSet<String>,
+    /// Names of which a file can't be read, and why: nothing is ordered for them, which would replace it.
+    damaged: BTreeMap<String, String>,
     suggestions: Suggestions,
 }
 
@@ -157,27 +160,62 @@ impl Manager {
     }
 
     async fn read_changes(&mut self, wanted: &Names) -> Result<(), StorageError> {
+        let mut damaged = BTreeMap::new();
+        self.read_certificates(wanted, &mut damaged).await?;
+        self.read_failures(wanted, &mut damaged).await?;
+        for (name, problem) in &damaged {
+            if self.damaged.get(name) != Some(problem) {
+                tracing::warn!(
+                    name,
+                    problem,
+                    "no certificate is ordered for this name until the file is mended or deleted"
+                );
+            }
+        }
+        self.damaged = damaged;
+        Ok(())
+    }
+
+    async fn read_certificates(
+        &mut self,
+        wanted: &Names,
+        damaged: &mut BTreeMap<String, String>,
+    ) -> Result<(), StorageError> {
         let storage = Arc::clone(&self.acme.storage);
         for (name, version) in storage.versions(CERTIFICATES).await? {
             let place = (CERTIFICATES, name.clone());
             if !wanted.contains(&name) || self.is_seen(&place, &version) {
                 continue;
             }
-            if let Some(kept) = storage.certificate(&name).await? {
-                match Issued::of(&name, &kept.chain, &kept.key) {
-                    Ok(issued) => self.take_over(&name, issued),
-                    Err(error) => tracing::warn!(
-                        name,
-                        error,
-                        "a certificate that is kept can't be used: another one is ordered"
-                    ),
-                }
+            let kept = storage.certificate(&name).await;
+            let Some(kept) = undamaged(&name, kept, damaged)? else {
+                continue;
+            };
+            match Issued::of(&name, &kept.chain, &kept.key) {
+                Ok(issued) => self.take_over(&name, issued),
+                Err(error) => tracing::warn!(
+                    name,
+                    error,
+                    "a certificate that is kept can't be used: another one is ordered"
+                ),
             }
             self.seen.insert(place, version);
         }
+        Ok(())
+    }
+
+    async fn read_failures(
+        &mut self,
+        wanted: &Names,
+        damaged: &mut BTreeMap<String, String>,
+    ) -> Result<(), StorageError> {
+        let storage = Arc::clone(&self.acme.storage);
         let versions = storage.versions(FAILURES).await?;
         let mut failures = self.acme.failures.lock().clone();
-        failures.retain(|name, _| versions.contains_key(name) || self.unkept.contains(name));
+        failures.retain(|name, _| {
+            !self.damaged.contains_key(name)
+                && (versions.contains_key(name) || self.unkept.contains(name))
+        });
         for (name, version) in versions {
             let place = (FAILURES, name.clone());
             if !wanted.contains(&name)
@@ -185,10 +223,22 @@ impl Manager {
             {
                 continue;
             }
-            if let Some(failure) = storage.failure(&name).await? {
-                failures.insert(name, failure);
-            }
+            let failure = storage.failure(&name).await;
+            let Some(failure) = undamaged(&name, failure, damaged)? else {
+                continue;
+            };
+            failures.insert(name, failure);
             self.seen.insert(place, version);
+        }
+        // An order would replace what can't be read.
+        for (name, problem) in &*damaged {
+            let held = Failure {
+                failures: 0,
+                problem: problem.clone(),
+                failed_at: now(),
+                next_at: i64::MAX,
+            };
+            failures.insert(name.clone(), held);
         }
         *self.acme.failures.lock() = failures;
         Ok(())
@@ -287,6 +337,21 @@ impl Manager {
             self.unkept.insert(name.to_owned());
         }
         self.acme.failures.lock().insert(name.to_owned(), failure);
+    }
+}
+
+/// What was read for a name; none where it is gone, or damaged, which is noted.
+fn undamaged<T>(
+    name: &str,
+    read: Result<Option<T>, StorageError>,
+    damaged: &mut BTreeMap<String, String>,
+) -> Result<Option<T>, StorageError> {
+    match read {
+        Err(error @ StorageError::Damaged { .. }) => {
+            damaged.insert(name.to_owned(), error.to_string());
+            Ok(None)
+        }
+        read => read,
     }
 }
 

@@ -33,8 +33,9 @@ impl Suggestions {
         suggestion.and_then(|one| one.at)
     }
 
-    /// Asks again for the certificates for which it is time to. An authority that does not answer, or
-    /// suggests nothing, is asked later: certificates are renewed in time without it.
+    /// Asks again for the certificates for which it is time to, until one question is not answered: an
+    /// order is not to wait behind many of those. That certificate is asked for later: certificates are
+    /// renewed in time without the authority's word.
     pub(super) async fn refresh(
         &mut self,
         authority: &Authority,
@@ -55,14 +56,14 @@ impl Suggestions {
             let Some(id) = issued.id().filter(|_| !is_asked) else {
                 continue;
             };
-            // One that does not answer is not waited for once for each name.
             if account.is_none() {
-                account = Some(authority.account().await.ok());
+                account = authority.account().await.ok();
             }
-            let told = match account.iter().flatten().next() {
+            let told = match &account {
                 Some(account) => account.renewal_info(id).await.ok(),
                 None => None,
             };
+            let is_answered = told.is_some();
             let mut suggestion = Suggestion {
                 ends: issued.ends(),
                 at: before.and_then(|one| one.at),
@@ -82,6 +83,9 @@ impl Suggestions {
                 }
             }
             self.0.insert(name.clone(), suggestion);
+            if !is_answered {
+                return;
+            }
         }
     }
 }

@@ -197,7 +197,7 @@ fn serve(settings: Loaded, is_demo: bool) -> Result<(), RunError> {
     let outbound = Outbound {
         courier,
         traces: Traces::start(&config.traces, &system)?.map(Arc::new),
-        shared_caches: Arc::new(SharedCaches::start(&config.shared_caches, &system.events)?),
+        shared_caches: Arc::new(SharedCaches::start(&config.shared_caches, &system)?),
     };
     let app = AppState::new(config, Arc::clone(&system), outbound, &url)?;
     let app = Arc::new(app);

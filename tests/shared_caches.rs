@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::attachments::uploaded;
 use crate::support::documents::id_of;
 use crate::support::ports::ReservedPort;
 use crate::support::server::Folder;
@@ -275,11 +276,69 @@ async fn a_link_opens_the_versions_that_were_the_head_since_it_was_made() {
         .error(404, "not_found", "*");
 }
 
+/// The pages of the console in which a person's own things stand, and a file.
+fn pages_of(conversation: &str, customer: &str, attachment: &str) -> Vec<String> {
+    let pages = [
+        "overview",
+        "inbox",
+        "customers",
+        "documents",
+        "webhooks",
+        "analytics",
+        "usage",
+        "settings",
+    ];
+    let pages = pages.map(|page| format!("/console/{page}"));
+    let ours = [
+        format!("/console/inbox/{conversation}"),
+        format!("/console/customers/{customer}"),
+        format!("/console/inbox/attachments/{attachment}"),
+    ];
+    pages.into_iter().chain(ours).collect()
+}
+
+#[tokio::test]
+async fn no_page_of_the_console_and_no_file_of_it_is_kept_for_whoever_is_not_signed_in() {
+    let server = keeping(300).start();
+    let address = server.address();
+    let nginx = Nginx::caching_everywhere([&address; 3]);
+    let account = server.account().await;
+    let person = Person::user(&account, "admin").await;
+    let c = account.live();
+    let (customer, attachment) = (c.customer().await, uploaded(&c, "for nobody else").await);
+    let conversation = c.conversation_of(&customer).await;
+    let message = json!({"type": "file", "attachment_id": attachment});
+    let at = format!("/v1/conversations/{conversation}/messages");
+    c.post(&at, message).await.expect(201);
+    let signed_in = person.through(&nginx.address());
+    let nobody = signed_in.clone().with_cookie(None);
+    let mut shown = 0;
+    for page in pages_of(&conversation, &customer, &attachment) {
+        let of_theirs = signed_in.get(&page).await;
+        shown += usize::from(of_theirs.status == 200);
+        signed_in.get(&page).await;
+        let refused = nobody.get(&page).await.expect(303);
+        assert!(
+            refused.location().contains("sign-in"),
+            "{page}: {refused:?}"
+        );
+    }
+    assert!(shown >= 9, "{shown} of them are there");
+}
+
 /// The paths of all GETs of the interface that end, with the identifiers of one account's things.
 async fn all_paths(account: &Account) -> Vec<String> {
     let c = account.test();
     let conversation = c.conversation().await;
     let message = c.message(&conversation, "for nobody else").await;
+    let attachment = uploaded(&c, "for nobody else").await;
+    let erased = format!("/v1/customers/{}?erase=true", c.customer().await);
+    let erased = c.delete(&erased).await.expect(202);
+    let client = json!({"name": "Reports", "scopes": ["conversations:read"]});
+    let client = c.post("/v1/oauth/clients", client).await.expect(201);
+    let keys = format!("/admin/v1/accounts/{}/keys", account.account_id);
+    let keys = account.operator().get(&keys).await.expect(200);
+    let key = keys.data()[0]["key_id"].as_str().unwrap().to_owned();
     let at = c.document(TEXT).await;
     let (share, link) = c.share(&at, json!({})).await;
     let webhook = json!({"url": "https://receiver.example/", "events": ["message.created"]});
@@ -300,6 +359,13 @@ async fn all_paths(account: &Account) -> Vec<String> {
             ("{user_id}", &user),
             ("{customer_id}", &customer),
             ("{token}", token),
+            ("{attachment_id}", &attachment),
+            ("{erasure_id}", &erased.id("erasure_id")),
+            ("{account_id}", &account.account_id),
+            ("{key_id}", &key),
+            ("{client_id}", &client.id("client_id")),
+            ("{actor_kind}", "conversations"),
+            ("{actor_id}", &conversation),
         ]
         .into_iter()
         .fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
@@ -349,6 +415,12 @@ async fn a_cache_that_goes_by_our_headers_alone_serves_nothing_private_to_anothe
     let (mine, other) = (server.account().await, server.account().await);
     let paths = all_paths(&mine).await;
     assert!(paths.len() > 60, "{paths:?}");
+    // Of these there is none here.
+    let none = ["{backup_id}", "{delivery_id}", "{operator_id}"];
+    let is_filled =
+        |path: &&String| !path.contains('{') || none.iter().any(|one| path.contains(one));
+    let unfilled: Vec<&String> = paths.iter().filter(|path| !is_filled(path)).collect();
+    assert!(unfilled.is_empty(), "{unfilled:?}");
     let through = |c: Client| c.at(&nginx.address());
     let (owner, stranger) = (through(mine.test()), through(other.test()));
     let (operator, nobody) = (through(mine.operator()), through(mine.anonymous()));
@@ -437,6 +509,29 @@ async fn behind_varnish() -> (Server, Varnish) {
     let varnish = Varnish::start(&port, &server.address());
     has_told_of(0, &server).await;
     (server, varnish)
+}
+
+#[tokio::test]
+async fn of_an_account_that_is_forgotten_varnish_shows_nothing_any_more() {
+    let port = ReservedPort::new();
+    let key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let encrypting = telling(&port)
+        .env("COLLOQUY__ENCRYPTION__ENABLED", "true")
+        .env("COLLOQUY__ENCRYPTION__MASTER_KEY", key);
+    let server = encrypting.start();
+    let varnish = Varnish::start(&port, &server.address());
+    has_told_of(0, &server).await;
+    let account = server.account().await;
+    let at = account.test().document(TEXT).await;
+    let (_, link) = account.test().share(&at, json!({})).await;
+    let holder = server.anonymous().at(&varnish.address());
+    kept(&holder, &link).await;
+    let path = format!("/admin/v1/accounts/{}/forget", account.account_id);
+    account.operator().post(&path, json!({})).await.expect(200);
+    until("it is gone", SOON, async || {
+        (json_of(&holder, &link).await.status == 404).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 //! told that it is no longer true.
 //!
 //! - `purging.rs` the thread that tells them
+//! - `watching.rs` what it has to tell that no change of a document tells it
 
 mod purging;
+mod watching;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use colloquy_actors::document::Link;
-use colloquy_actors::feed::Events;
 use colloquy_actors::metrics::MetricsWriter;
+use colloquy_actors::system::System;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::{DocumentId, ShareId};
 use colloquy_model::time::Timestamp;
@@ -21,13 +23,14 @@ use colloquy_runtime::threads::BackgroundThread;
 use parking_lot::Mutex;
 
 use self::purging::Purger;
+use self::watching::Watched;
 use crate::config;
 use crate::courier::CourierError;
 
 /// What everything carries that shared caches may keep and that can become untrue.
 const EVERY_LINK: &str = "share-links";
-/// Documents that are remembered as kept by shared caches. While more are, every change of a document
-/// is told.
+/// Documents that are remembered as kept by shared caches. While caches may hold more, a change of any
+/// document has all links purged.
 const REMEMBERED: usize = 100_000;
 
 /// Why shared caches can't be told although the settings name one.
@@ -62,10 +65,19 @@ pub(crate) struct SharedCaching {
 /// What shared caches were let keep, and what they were told.
 #[derive(Default)]
 struct Kept {
-    /// The documents, and when each was shown last.
-    documents: Mutex<HashMap<EntityNumber, (DocumentId, Instant)>>,
+    documents: Mutex<Documents>,
     purged: AtomicU64,
     failed: AtomicU64,
+}
+
+/// The documents that shared caches were let keep.
+#[derive(Default)]
+struct Documents {
+    /// When each was shown last.
+    shown: HashMap<EntityNumber, (DocumentId, Instant)>,
+    /// When one was shown last that is not remembered, because too many are; none where no cache can hold
+    /// such a one any longer.
+    unremembered_at: Option<Instant>,
 }
 
 impl SharedCaches {
@@ -75,13 +87,14 @@ impl SharedCaches {
     /// The settings can't be used, or there is no thread for it.
     pub(crate) fn start(
         settings: &config::SharedCaches,
-        events: &Events,
+        system: &System,
     ) -> Result<Self, SharedCachesError> {
         let kept = Arc::<Kept>::default();
         let is_told = settings.link_seconds > 0 && !settings.purge_url.is_empty();
         let thread = is_told.then(|| {
-            let purger = Arc::new(Purger::new(settings, Arc::clone(&kept))?);
-            let feed = events.feed();
+            let watched = Watched::of(system);
+            let purger = Arc::new(Purger::new(settings, Arc::clone(&kept), watched)?);
+            let feed = system.events.feed();
             let run = move || {
                 let (purger, feed) = (Arc::clone(&purger), Arc::clone(&feed));
                 async move { purger.follow(&feed).await }
@@ -161,15 +174,21 @@ impl SharedCaching {
 impl Kept {
     fn remember(&self, document: DocumentId) {
         let mut documents = self.documents.lock();
-        if documents.len() < REMEMBERED || documents.contains_key(&document.number()) {
-            documents.insert(document.number(), (document, Instant::now()));
+        let now = Instant::now();
+        let has_room = documents.shown.len() < REMEMBERED;
+        if has_room || documents.shown.contains_key(&document.number()) {
+            documents.shown.insert(document.number(), (document, now));
+        } else {
+            documents.unremembered_at = Some(now);
         }
     }
 
     /// Forgets documents that no shared cache can hold any longer.
     fn forget(&self, kept_for: Duration) {
-        let held = |_: &EntityNumber, (_, shown): &mut (_, Instant)| shown.elapsed() <= kept_for;
-        self.documents.lock().retain(held);
+        let is_held = |shown: &Instant| shown.elapsed() <= kept_for;
+        let mut documents = self.documents.lock();
+        documents.shown.retain(|_, (_, shown)| is_held(shown));
+        documents.unremembered_at = documents.unremembered_at.filter(is_held);
     }
 }
 
@@ -185,10 +204,36 @@ enum Untrue {
 impl Kept {
     fn untrue(&self, document: EntityNumber) -> Untrue {
         let documents = self.documents.lock();
-        match documents.get(&document) {
+        match documents.shown.get(&document) {
             Some((id, _)) => Untrue::Document(*id),
-            None if documents.len() >= REMEMBERED => Untrue::Unknown,
+            None if documents.unremembered_at.is_some() => Untrue::Unknown,
             None => Untrue::Nothing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_documents_that_are_not_remembered_all_are_told_until_no_cache_holds_one() {
+        let kept = Kept::default();
+        let document = || DocumentId::new(Timestamp::now());
+        let is_unknown = |one: DocumentId| matches!(kept.untrue(one.number()), Untrue::Unknown);
+        let (first, last) = (document(), document());
+        kept.remember(first);
+        assert!(matches!(kept.untrue(last.number()), Untrue::Nothing));
+        for _ in 1..REMEMBERED {
+            kept.remember(document());
+        }
+        kept.remember(last);
+        assert!(is_unknown(last));
+        // Room for others does not bring back what was not remembered.
+        kept.documents.lock().shown.clear();
+        kept.forget(Duration::from_secs(60));
+        assert!(is_unknown(last));
+        kept.forget(Duration::ZERO);
+        assert!(matches!(kept.untrue(last.number()), Untrue::Nothing));
     }
 }

@@ -12,8 +12,9 @@ use colloquy_model::event_kind::EventKind;
 use http::{HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::watching::{Known, Watched};
 use super::{EVERY_LINK, Kept, SharedCachesError, Untrue};
 use crate::config::{self, PurgeFormat};
 use crate::courier::{CourierError, tls};
@@ -27,6 +28,8 @@ const GATHER: Duration = Duration::from_millis(200);
 const ONCE_MORE: Duration = Duration::from_secs(5);
 /// How long the thread waits before it tries again what failed, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How often is looked for what no change of a document tells.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long the cache may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Tags of one request: Cloudflare takes no more.
@@ -34,6 +37,7 @@ const TAGS_MAX: usize = 30;
 
 pub(super) struct Purger {
     kept: Arc<Kept>,
+    watched: Watched,
     /// For how long a shared cache holds what it is not told of.
     kept_for: Duration,
     client: Client,
@@ -60,6 +64,7 @@ impl Purger {
     pub(super) fn new(
         settings: &config::SharedCaches,
         kept: Arc<Kept>,
+        watched: Watched,
     ) -> Result<Self, SharedCachesError> {
         let client = Client::builder()
             .tls_backend_preconfigured(tls().map_err(CourierError::from)?)
@@ -70,6 +75,7 @@ impl Purger {
             .map_err(CourierError::from)?;
         Ok(Purger {
             kept,
+            watched,
             kept_for: Duration::from_secs(settings.link_seconds.into()),
             client,
             url: settings.purge_url.clone(),
@@ -82,7 +88,11 @@ impl Purger {
     pub(super) async fn follow(&self, feed: &Arc<Feed>) {
         let mut pending = Pending::default();
         let mut heard = feed.subscribe(Interest::Documents, QUEUE);
+        let (mut known, mut looks) = (Known::default(), interval(LOOK_EVERY));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Which covers what is found first.
         pending.add(EVERY_LINK.to_owned());
+        self.watched.look(&mut known).await;
         loop {
             let due = pending.due();
             tokio::select! {
@@ -102,6 +112,9 @@ impl Purger {
                     }
                 },
                 () = wait(due) => self.tell(&mut pending).await,
+                _ = looks.tick() => if self.watched.look(&mut known).await {
+                    pending.add(EVERY_LINK.to_owned());
+                },
             }
         }
     }

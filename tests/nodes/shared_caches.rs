@@ -32,3 +32,27 @@ async fn the_node_that_was_asked_tells_what_another_one_has_changed() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_a_node_has_let_a_cache_keep_is_purged_when_the_node_is_gone() {
+    let port = ReservedPort::new();
+    let mut nodes = nodes_with(&telling(&port), 2);
+    let varnish = Varnish::start(&port, &nodes[0].address());
+    for node in &nodes {
+        has_told_of(0, node).await;
+    }
+    let shared = Shared::new(&nodes[0]).await;
+    let holder = nodes[0].anonymous().at(&varnish.address());
+    kept(&holder, &shared.link).await;
+    nodes[0].kill9();
+    shared
+        .revoke_by(&shared.owner.at(&nodes[1].address()))
+        .await;
+    until("it is gone", SLACK, async || {
+        // The cache says by itself that its node is gone.
+        let call = holder.get(&shared.link).with("accept", "application/json");
+        let answer = call.open().await.unwrap();
+        (answer.status() != 200).then_some(())
+    })
+    .await;
+}

@@ -142,6 +142,14 @@ impl Person {
     }
 
     /// The same with another cookie.
+    /// The same person, who asks this `host:port`.
+    pub(crate) fn through(&self, address: &str) -> Self {
+        Self {
+            base: format!("http://{address}"),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn with_cookie(self, cookie: Option<String>) -> Self {
         Self { cookie, ..self }
     }

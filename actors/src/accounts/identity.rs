@@ -458,6 +458,16 @@ impl Identity {
             .collect()
     }
 
+    /// How many accounts were forgotten.
+    #[must_use]
+    pub fn forgotten_accounts(&self) -> usize {
+        let tables = self.tables.read();
+        let accounts = tables.accounts.values();
+        accounts
+            .filter(|account| account.view.forgotten_at.is_some())
+            .count()
+    }
+
     /// Whether this tenant's account was forgotten: nobody comes in there, and nothing is done by
     /// itself.
     #[must_use]

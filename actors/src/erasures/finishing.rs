@@ -109,6 +109,12 @@ impl Finishing {
         has_left
     }
 
+    /// Knows no more of erasures than of those that are running: another node may have finished one.
+    pub(crate) fn keep_only(&mut self, running: &HashSet<ErasureId>) {
+        self.earlier.retain(|erasure, _| running.contains(erasure));
+        self.indexed.retain(|erasure, _| running.contains(erasure));
+    }
+
     /// Takes off the list what nothing is left of.
     ///
     /// # Errors

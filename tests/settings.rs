@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::process;
 use crate::support::server::{OPERATOR, Setup};
+use crate::support::{Authority, process};
 
 /// `colloquy config` in this folder, with these variables.
 fn config(command: &str, folder: &Path, variables: &[(&str, &str)]) -> Output {
@@ -298,7 +298,7 @@ async fn a_secret_is_read_from_the_file_that_is_named_in_its_place() {
 
 #[test]
 fn a_file_of_a_secret_that_can_not_be_used_is_named() {
-    let folder = folder("[store]\nuri_file = \"uri\"\n");
+    let folder = folder("[store]\nuri_file = \"uri.txt\"\n");
     let here = folder.path();
     let refused = |variables: &[(&str, &str)], words: &[&str]| {
         let refused = config("check", here, variables);
@@ -309,8 +309,11 @@ fn a_file_of_a_secret_that_can_not_be_used_is_named() {
         }
         assert!(!complaint.contains("op_short"), "{complaint}");
     };
-    refused(&[], &["config.toml", "store.uri_file", "\"uri\"", "read"]);
-    fs::write(here.join("uri"), "mongodb://db.example\n").unwrap();
+    refused(
+        &[],
+        &["config.toml", "store.uri_file", "\"uri.txt\"", "read"],
+    );
+    fs::write(here.join("uri.txt"), "mongodb://db.example\n").unwrap();
     fs::write(here.join("token"), "op_short").unwrap();
     printed(&config("check", here, &[]));
     let named = ("COLLOQUY__ADMIN__TOKEN_FILE", "token");
@@ -380,6 +383,7 @@ fn no_mistake_tells_a_secret() {
     }
     for name in [
         "ADMIN__TOKE",
+        "ADMIN__TOKEN_FILE",
         "TOKEN",
         "ENCRYPTION__MASTERKEY",
         "SHARED_CACHES__PURGE_HEADR",
@@ -390,6 +394,31 @@ fn no_mistake_tells_a_secret() {
         let complaint = complaint(&refused);
         assert!(complaint.contains(&name), "{complaint}");
         assert!(!complaint.contains(secret), "{complaint}");
+    }
+}
+
+#[test]
+fn a_key_in_the_place_of_its_files_name_is_not_shown() {
+    let folder = folder("");
+    let key = "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCk1JR0hBZ0VBTUJNR0J5cUdTTTQ5/+==";
+    let authority = Authority::new();
+    let certificate = authority.issue("ours").certificate;
+    let certificate = ("COLLOQUY__TLS__CERTIFICATE", certificate.to_str().unwrap());
+    let told = |of_key: &str| {
+        let variables = [certificate, ("COLLOQUY__TLS__KEY", of_key)];
+        let refused = config("check", folder.path(), &variables);
+        assert_eq!(refused.status.code(), Some(2));
+        complaint(&refused)
+    };
+    let complaint = told(key);
+    assert!(complaint.contains("`tls.key` = (not shown)"), "{complaint}");
+    // The name itself helps whoever has mistyped it.
+    for name in ["tls.key", "/etc/nowhere/key"] {
+        let complaint = told(name);
+        assert!(
+            complaint.contains(&format!("`tls.key` = \"{name}\"")),
+            "{complaint}"
+        );
     }
 }
 

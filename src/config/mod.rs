@@ -12,6 +12,7 @@ mod show;
 mod source;
 
 pub(crate) use convert::{INDEX_ENDING, MESSAGE_INDEX_ENDING};
+pub(crate) use secrets::is_path;
 pub use sections::{
     Acme, Admin, Audit, Backup, Config, Cors, Deprecation, Documents, Domains, Encryption, Events,
     Issuer, Limits, Log, Metrics, OAuth, Objects, PlanSection, Plans, PurgeFormat, Realtime,

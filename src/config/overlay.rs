@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use toml::{Table, Value};
 
 use super::ConfigError;
-use super::secrets::{is_secret, shown, shown_of_unknown};
+use super::secrets::{is_secret, shown, shown_name, shown_of_unknown};
 
 /// Variables of the environment that are settings.
 const VARIABLE: &str = "COLLOQUY__";
@@ -128,7 +128,7 @@ impl Overlay {
         let held = std::fs::read_to_string(name).map_err(|error| ConfigError::Bad {
             origin: origin.to_owned(),
             key: format!("{}{FILE}", path.join(".")),
-            value: file.to_string(),
+            value: shown_name(file),
             right: format!("must be a file that can be read: {error}"),
         })?;
         let held = held.strip_suffix('\n').unwrap_or(&held);

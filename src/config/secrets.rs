@@ -1,6 +1,8 @@
 //! What is shown of settings, by `config show` and in what is said of mistakes: nothing that lets
 //! somebody in.
 
+use std::path::Path;
+
 use toml::{Table, Value};
 
 use crate::tls::is_pem;
@@ -33,6 +35,8 @@ const SECRET_WORDS: [&str; 7] = [
     "token",
     "uri",
 ];
+/// The longest text in a folder that is not there which counts as the name of a file.
+const NAME_MAX: usize = 64;
 /// Stands in the place of a secret.
 const NOT_SHOWN: &str = "(not shown)";
 
@@ -85,8 +89,27 @@ fn is_inside(setting: &str, section: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with('.'))
 }
 
-fn is_path(text: &str) -> bool {
-    !is_pem(text) && !text.contains(char::is_control)
+/// Whether a text can be taken for the name of a file: otherwise it may be what was meant to stand in one.
+pub(crate) fn is_path(text: &str) -> bool {
+    let path = Path::new(text);
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    // Base64 has no dot; what else has one is longer, or has more than that.
+    let is_named_like_one =
+        text.contains('.') && text.len() <= NAME_MAX && !text.contains(['@', ' ', ':', '=']);
+    !is_pem(text)
+        && !text.contains(char::is_control)
+        && (path.is_absolute()
+            || path.exists()
+            || folder.is_some_and(Path::exists)
+            || is_named_like_one)
+}
+
+/// What is shown of the name of a file that holds a secret, unless it is the secret itself.
+pub(super) fn shown_name(file: &Value) -> String {
+    match file.as_str() {
+        Some(text) if !is_path(text) => not_shown(),
+        Some(_) | None => file.to_string(),
+    }
 }
 
 /// The same value; of URLs in it, what `without_secrets` leaves.

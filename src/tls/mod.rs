@@ -17,7 +17,7 @@ pub(crate) use client::of_this_server;
 pub(crate) use files::is_pem;
 pub(crate) use listener::{ListenerTls, days_until, follow_domains, keep_fresh};
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, is_path};
 
 /// What a connection may be asked for by name once it is encrypted: HTTP/2 first.
 pub(crate) const HTTP_2: &[u8] = b"h2";
@@ -47,8 +47,10 @@ fn bad_acme(key: &str, value: &str, right: String) -> ConfigError {
 /// That a setting of `[tls]` can't be used.
 fn bad(key: &str, value: &str, right: String) -> ConfigError {
     // The text of a certificate or a key helps nobody to find it.
+    let is_key = key.ends_with("key");
     let value = match is_pem(value) {
         true => "(PEM)".to_owned(),
+        false if is_key && !is_path(value) => "(not shown)".to_owned(),
         false => format!("{value:?}"),
     };
     ConfigError::Bad {

@@ -120,6 +120,12 @@ fn the_unit_is_sound_and_closed() {
     let unit = fs::read_to_string(unit).unwrap();
     let binary = "/usr/local/bin/colloquy";
     assert!(unit.contains(&format!("ExecStart={binary}\n")));
+    // Without it backups and merges run on the cores of requests, and the server says so.
+    let filters: Vec<&str> = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("SystemCallFilter="))
+        .collect();
+    assert_eq!(filters.last(), Some(&"sched_setaffinity"), "{filters:?}");
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().join("colloquy.service");
     let unit = unit.replace(binary, env!("CARGO_BIN_EXE_colloquy"));

@@ -87,6 +87,32 @@ async fn event_streams_and_sockets_go_through_nginx_at_once() {
 }
 
 #[tokio::test]
+async fn files_of_any_length_go_through_nginx_and_what_is_too_long_is_told_as_a_node_tells_it() {
+    let nodes = nodes(3);
+    let nginx = behind_nginx(&nodes);
+    let c = nodes[0].account().await.test().at(&nginx.address());
+    let upload = |bytes: usize| c.call("POST", "/v1/attachments").bytes(vec![7; bytes]);
+    let made = upload(20 << 20).await.expect(201);
+    let at = format!("/v1/attachments/{}/content", made.id("attachment_id"));
+    let elsewhere = c.at(&nodes[1].address());
+    // A node's own folder, unless they share one.
+    assert_eq!(
+        elsewhere.get(&at[..at.len() - 8]).await.expect(200)["bytes"],
+        20 << 20
+    );
+    upload((25 << 20) + 1)
+        .await
+        .error(413, "payload_too_large", "");
+    // What nginx refuses by itself has no more of a node's headers than this.
+    let refused = c.post("/v1/customers", json!({"name": "x".repeat(17 << 20)}));
+    let refused = refused.open().await.unwrap();
+    assert_eq!(refused.status(), 413);
+    assert!(!refused.headers()["x-request-id"].is_empty());
+    let told: Value = refused.json().await.unwrap();
+    assert_eq!(told["error"]["code"], "payload_too_large");
+}
+
+#[tokio::test]
 async fn a_node_that_is_killed_costs_no_acknowledged_write_and_no_wrong_answer() {
     const KEYED: usize = 2;
     const BARE: usize = 2;

@@ -12,10 +12,15 @@
 //! with `SCHED_IDLE` for what computes 20.1 ms (8.8).
 
 use std::marker::PhantomData;
+use std::sync::Once;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+
+/// That moving threads is refused is told once.
+static REFUSED: Once = Once::new();
 
 /// Keeps the calling thread, until it ends, off the cores on which something long is computed.
 pub fn mark_latency_sensitive() {
@@ -148,8 +153,15 @@ impl Threads {
                 (false, true) => &front,
                 (true | false, _) => &all,
             };
-            // An error means that the thread has ended or that its cores were taken away.
-            let _ = sched_setaffinity(Some(*thread), allowed);
+            // Any other error means that the thread has ended or that its cores were taken away.
+            if let Err(Errno::PERM) = sched_setaffinity(Some(*thread), allowed) {
+                REFUSED.call_once(|| {
+                    tracing::warn!(
+                        "sched_setaffinity is refused (by a filter of system calls?): backups, merges and \
+                         searches are not kept off the cores that requests run on"
+                    );
+                });
+            }
         }
     }
 }

@@ -45,7 +45,10 @@ pub(crate) fn restore(config: &Config, what: &Restore) -> Result<bool, RestoreCo
     let restored = runtime.block_on(backup::restore(from, &what.to, keys))?;
     startup::report(&restored.findings);
     startup::say(&who_is_back(restored.begun_at));
-    startup::say(&next_steps(&restored.database));
+    startup::say(&next_steps(
+        &restored.database,
+        restored.attachments.as_deref(),
+    ));
     Ok(restored.findings.is_empty())
 }
 
@@ -59,9 +62,20 @@ fn who_is_back(begun_at: Timestamp) -> String {
     )
 }
 
-fn next_steps(database: &Path) -> String {
-    format!(
-        "Restored to {path}. Start a server on it with\n\n  [store]\n  path = \"{path}\"\n",
-        path = database.display()
-    )
+fn next_steps(database: &Path, attachments: Option<&Path>) -> String {
+    let path = database.display();
+    let steps = format!(
+        "Restored to {path}. Start a server on it with\n\n  [store]\n  path = \"{path}\"\n"
+    );
+    match attachments {
+        Some(folder) => format!(
+            "{steps}\n  [objects]\n  url = \"file:{folder}\"\n\n\
+             or copy what stands in {folder} to the bucket that [objects] url is to name.\n",
+            folder = folder.display()
+        ),
+        None => format!(
+            "{steps}\nFiles of messages are not in this backup. With the [objects] url of the server that made it,\n\
+             colloquy check tells which are missing there, and which nobody knows any more.\n"
+        ),
+    }
 }

@@ -1,6 +1,7 @@
 //! Backups of the embedded store while it serves: what they hold, how they are restored, and what
 //! becomes of those that are not made to their end.
 
+mod files;
 mod restoring;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use crate::support::clock::Clock;
 use crate::support::console::Person;
 use crate::support::files::{below, files_with};
 use crate::support::server::{Folder, Server, Setup};
+use crate::support::stored::execute;
 use crate::support::{Answer, Client, process, unique, until};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -289,6 +291,11 @@ async fn whoever_restores_a_backup_is_told_that_it_holds_people_who_were_erased_
     assert!(later.data()[0]["at"].as_str().unwrap() > begun_at);
     server.term();
     let url = made["url"].as_str().unwrap();
+    // What is beside the copies names nobody: it is not erased with them.
+    let manifest = fs::read_to_string(folder_of(url).join("manifest.json")).unwrap();
+    for of_theirs in [&*customer, &*conversation, "Ada"] {
+        assert!(!manifest.contains(of_theirs), "{manifest}");
+    }
     let folder = Folder::new();
     let output = restored(url, &folder.work().join("data"), &[]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -392,6 +399,40 @@ async fn ended_of(operator: &Client, count: usize) -> Answer {
 
 fn states(all: &Answer) -> Vec<&Value> {
     all.data().iter().map(|one| &one["state"]).collect()
+}
+
+#[tokio::test]
+async fn a_backup_that_is_not_sound_has_failed_and_the_last_whole_one_stays() {
+    let setup = backed_up().env("COLLOQUY__BACKUP__KEEP", "1");
+    let mut server = setup.start();
+    server.account().await.test().conversation().await;
+    let whole = made(&server.operator()).await;
+    server.term();
+    let file = server.work().join("data/colloquy.db");
+    execute(
+        &file,
+        "UPDATE counters SET total = total + 1 WHERE total > 0",
+        &[],
+    );
+    server.expect_errors();
+    server.restart();
+    let operator = server.operator();
+    let failed = begun(&operator).await;
+    let failed = ended(&operator, &failed["backup_id"]).await;
+    assert_eq!(
+        (&failed["state"], &failed["verified"]),
+        (&json!("failed"), &json!(false))
+    );
+    let error = failed["error"].as_str().unwrap();
+    assert!(
+        error.contains("is not sound: counters of conversations"),
+        "{error}"
+    );
+    let kept = operator.get("/admin/v1/backups").await.expect(200);
+    assert_eq!(states(&kept), ["failed", "finished"]);
+    let to = Folder::new();
+    let output = restored(whole["url"].as_str().unwrap(), &to.work(), &[]);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[tokio::test]

@@ -866,7 +866,9 @@ impl Builder<'_> {
         let settings = self.settings.backup.clone();
         let objects = settings.location.as_ref().map(Location::open).transpose();
         let objects = objects.map_err(NotOpened::Backups)?;
-        let (backups, thread) = Backups::start(objects, settings, Arc::clone(self.store))?;
+        let attachments = self.settings.objects.clone()?.open();
+        let places = (objects, attachments.map_err(NotOpened::Objects)?);
+        let (backups, thread) = Backups::start(places, settings, Arc::clone(self.store))?;
         background.extend(thread);
         Ok(backups)
     }

@@ -99,6 +99,7 @@ impl Backup {
                 .then(|| Duration::from_secs_f64(self.every_hours * 3_600.0)),
             keep: self.keep,
             verify: self.verify,
+            attachments: self.attachments,
             scratch: store.beside(".backup"),
         }
     }

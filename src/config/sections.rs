@@ -220,6 +220,7 @@ pub struct Backup {
     pub every_hours: f64,
     pub keep: usize,
     pub verify: bool,
+    pub attachments: bool,
 }
 
 /// `[search]`

@@ -38,7 +38,7 @@ async fn list(visit: &Visit, session: &Session) -> Result<Reply, Problem> {
     let now = html! {
         form method="post" action={ (HERE) "/new" } { (csrf(session)) button.button.primary { "Back up now" } }
     };
-    let about = "Whole copies of the store, made while it serves. Where and how often: [backup] in config.toml.";
+    let about = "Whole copies of the store and its files, made while it serves. Where and how often: [backup] in config.toml.";
     let content = html! {
         (heading("Backups", about, now))
         (live(&target(HERE, &[("page", &visit.query("page"))]), 5, shown))
@@ -59,7 +59,7 @@ fn table(found: &Found) -> Markup {
             div.table tabindex="0" { table {
                 caption.hidden { "Backups" }
                 thead { tr {
-                    th { "Begun" } th { "State" } th { "Ended" } th.number { "Size" } th.number { "Position" } th { "Checked" } th { "URL" }
+                    th { "Begun" } th { "State" } th { "Ended" } th.number { "Size" } th.number { "Position" } th.number { "Files" } th { "Checked" } th { "URL" }
                 } }
                 tbody data-list { @for backup in found.items() { (row(backup)) } }
             } }
@@ -86,6 +86,7 @@ fn row(backup: &Value) -> Markup {
             td { (time(backup, "finished_at")) }
             td.number { (amount("bytes", bytes).unwrap_or_default()) }
             td.number { (amount("position", grouped).unwrap_or_default()) }
+            td.number { (amount("attachments", grouped).unwrap_or_default()) }
             td { @if is_verified { "restored and sound" } @else { span.faint { "no" } } }
             td.url { code { (text(backup, "url")) } }
         }

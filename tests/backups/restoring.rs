@@ -207,6 +207,7 @@ async fn what_a_killed_restore_has_left_goes_with_the_next_and_nothing_that_is_s
         "colloquy-restore.txt",
         "colloquy.db",
         "colloquy.db.key",
+        "objects",
     ] {
         let path = to.join(somebodys);
         fs::write(&path, "somebody's").unwrap();

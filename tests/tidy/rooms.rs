@@ -39,10 +39,6 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "backup",
-        &["model", "objects", "runtime", "sealing", "store"],
-    ),
-    (
         "oauth",
         &["accounts", "model", "runtime", "sealing", "store"],
     ),
@@ -119,6 +115,17 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "conversation",
+            "model",
+            "objects",
+            "runtime",
+            "sealing",
+            "store",
+        ],
+    ),
+    (
+        "backup",
+        &[
+            "attachments",
             "model",
             "objects",
             "runtime",

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::accounts::object_name;
-use crate::store::{Finding, KnownAttachment};
+use crate::accounts::{attachment, object_name};
+use crate::store::{Finding, KnownAttachment, Store};
 use colloquy_objects::{ObjectError, Objects};
+use colloquy_runtime::LoadError;
 
 /// What is wrong there. Of uploads that were never finished nothing is seen.
 ///
@@ -33,4 +34,18 @@ pub async fn check(
         found: name,
     }));
     Ok(findings)
+}
+
+/// What the bytes of an attachment are called where attachments are kept.
+pub(crate) fn name_of(one: &KnownAttachment) -> String {
+    object_name(one.tenant, one.id)
+}
+
+/// Whether an attachment is still to be had: its bytes must be there.
+///
+/// # Errors
+/// The store is away, or what it has of the attachment can't be read.
+pub(crate) async fn is_shown(store: &dyn Store, one: &KnownAttachment) -> Result<bool, LoadError> {
+    let found = attachment(store, one.tenant, one.id).await?;
+    Ok(found.is_some_and(|(record, _)| record.shown().is_some()))
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::attachments;
 use super::manifest::KEY;
 use colloquy_objects::{Location, remove_large};
 use colloquy_runtime::{file_lock, private_file};
@@ -13,8 +14,10 @@ use colloquy_runtime::{file_lock, private_file};
 const UNFINISHED: &str = "colloquy-restore.";
 /// What follows in these names: a backup's file as it is fetched, what is unpacked, and what SQLite and
 /// the check have beside that.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 9] = [
     PACKED,
+    TAR,
+    ATTACHMENTS,
     DATABASE,
     KEY,
     "colloquy.db-journal",
@@ -23,6 +26,9 @@ const PARTS: [&str; 7] = [
     LOCK,
 ];
 pub(super) const PACKED: &str = "packed";
+pub(super) const TAR: &str = "tar";
+/// The folder of attachments, beside the file of the store.
+pub(super) const ATTACHMENTS: &str = "objects";
 const LOG: &str = "colloquy.db-wal";
 /// The file of a store, and what beside it keeps other processes from it.
 pub(super) const DATABASE: &str = "colloquy.db";
@@ -51,6 +57,17 @@ pub enum DestinationError {
 /// Where a part of a backup is put, in this folder, until all of it is there.
 pub(super) fn unfinished(folder: &Path, part: &str) -> PathBuf {
     folder.join(format!("{UNFINISHED}{part}"))
+}
+
+/// What was fetched into the folder, under the names of what is not there yet.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    /// A file that a server could be started on if it had its name.
+    pub(super) database: PathBuf,
+    /// The master key that goes along.
+    pub(super) key: Option<PathBuf>,
+    /// The folder of attachments.
+    pub(super) attachments: Option<PathBuf>,
 }
 
 /// A folder that nobody else restores into, and on which no server starts meanwhile. What was put into
@@ -84,9 +101,14 @@ impl Destination {
         };
         // Another restore may have ended before the lock was free.
         let contents = Contents::checked(folder, key)?;
-        if contents.has_key {
-            let path = folder.join(KEY);
-            fs::remove_file(&path).map_err(|error| failed(&path, error))?;
+        for (is_there, name) in [
+            (contents.has_key, KEY),
+            (contents.has_attachments, ATTACHMENTS),
+        ] {
+            if is_there {
+                let path = folder.join(name);
+                removed(&path).map_err(|error| failed(&path, error))?;
+            }
         }
         destination.remove_unfinished()?;
         Ok(destination)
@@ -96,19 +118,18 @@ impl Destination {
     ///
     /// # Errors
     /// The folder can't be written.
-    pub(super) fn keep(
-        mut self,
-        database: &Path,
-        key: Option<&Path>,
-    ) -> Result<PathBuf, DestinationError> {
+    pub(super) fn keep(mut self, fetched: &Fetched) -> Result<PathBuf, DestinationError> {
         let log = unfinished(&self.folder, LOG);
         if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
             // What stands in it alone would be lost.
             return Err(failed(&log, io::Error::other("it was not emptied")));
         }
         let place = self.folder.join(DATABASE);
-        let key = key.map(|key| (key, self.folder.join(KEY)));
-        for (from, to) in key.into_iter().chain([(database, place.clone())]) {
+        let key = fetched.key.iter().map(|key| (key, self.folder.join(KEY)));
+        let attachments = fetched.attachments.iter();
+        let attachments = attachments.map(|files| (files, self.folder.join(ATTACHMENTS)));
+        let database = [(&fetched.database, place.clone())];
+        for (from, to) in key.chain(attachments).chain(database) {
             fs::rename(from, &to).map_err(|error| failed(&to, error))?;
             self.placed.push(to);
         }
@@ -122,9 +143,17 @@ impl Destination {
 
     fn remove_unfinished(&self) -> Result<(), DestinationError> {
         for path in Contents::of(&self.folder)?.unfinished {
-            remove_large(&path).map_err(|error| failed(&path, error))?;
+            removed(&path).map_err(|error| failed(&path, error))?;
         }
         Ok(())
+    }
+}
+
+/// Removes a file, or a folder with everything in it.
+fn removed(path: &Path) -> io::Result<()> {
+    match path.is_dir() {
+        true => attachments::remove(path),
+        false => remove_large(path),
     }
 }
 
@@ -133,13 +162,12 @@ impl Drop for Destination {
         if self.is_kept {
             return;
         }
-        let mut removed = self.remove_unfinished();
+        let mut left = self.remove_unfinished();
         let lock = self.folder.join(LOCK);
         for path in self.placed.iter().chain([&lock]) {
-            let gone = fs::remove_file(path).map_err(|error| failed(path, error));
-            removed = removed.and(gone);
+            left = left.and(removed(path).map_err(|error| failed(path, error)));
         }
-        if let Err(error) = removed {
+        if let Err(error) = left {
             tracing::warn!(%error, "a part of the backup that was not restored is left");
         }
     }
@@ -177,6 +205,7 @@ struct Contents {
     /// What a restore has not put in its place.
     unfinished: Vec<PathBuf>,
     has_key: bool,
+    has_attachments: bool,
     has_others: bool,
 }
 
@@ -221,12 +250,13 @@ impl Contents {
             let about = entry.metadata().map_err(|error| failed(folder, error))?;
             let name = entry.file_name();
             match name.to_str() {
-                Some(name) if about.is_file() && is_unfinished(name) => {
+                Some(name) if is_unfinished(name, about.is_dir()) => {
                     contents.unfinished.push(entry.path());
                 }
                 // It says nothing once its holder is gone.
                 Some(LOCK) if about.is_file() && about.len() == 0 => {}
                 Some(KEY) if about.is_file() => contents.has_key = true,
+                Some(ATTACHMENTS) if about.is_dir() => contents.has_attachments = true,
                 Some(_) | None => contents.has_others = true,
             }
         }
@@ -247,20 +277,21 @@ impl Contents {
         Ok(contents)
     }
 
-    /// A key alone is somebody's. Beside a database that is not in its place it may be that of a
-    /// restore that was killed at its end, which shows when it is compared.
+    /// A key or a folder of attachments alone is somebody's. Beside a database that is not in its place it
+    /// may be that of a restore that was killed at its end; of a key that shows when it is compared.
     fn check(&self, folder: &Path) -> Result<(), DestinationError> {
         let has_database = || self.unfinished.contains(&unfinished(folder, DATABASE));
-        match !self.has_others && (!self.has_key || has_database()) {
+        let has_placed = self.has_key || self.has_attachments;
+        match !self.has_others && (!has_placed || has_database()) {
             true => Ok(()),
             false => Err(DestinationError::NotEmpty(folder.to_owned())),
         }
     }
 }
 
-fn is_unfinished(name: &str) -> bool {
+fn is_unfinished(name: &str, is_folder: bool) -> bool {
     let part = name.strip_prefix(UNFINISHED);
-    part.is_some_and(|part| PARTS.contains(&part))
+    part.is_some_and(|part| PARTS.contains(&part) && (part == ATTACHMENTS) == is_folder)
 }
 
 fn failed(path: &Path, error: io::Error) -> DestinationError {
@@ -275,11 +306,18 @@ mod tests {
     const KEY_OF_IT: &[u8] = b"the master key that goes along";
 
     /// As a restore leaves a folder that has fetched everything.
-    fn fetched(folder: &Path) -> (PathBuf, PathBuf) {
-        let (database, key) = (unfinished(folder, DATABASE), unfinished(folder, KEY));
+    fn fetched(folder: &Path) -> Fetched {
+        let [database, key, files] =
+            [DATABASE, KEY, ATTACHMENTS].map(|part| unfinished(folder, part));
         fs::write(&database, "rows").unwrap();
         fs::write(&key, KEY_OF_IT).unwrap();
-        (database, key)
+        fs::create_dir_all(files.join("attachments/1")).unwrap();
+        fs::write(files.join("attachments/1/att_1"), "bytes").unwrap();
+        Fetched {
+            database,
+            key: Some(key),
+            attachments: Some(files),
+        }
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -309,22 +347,28 @@ mod tests {
         drop(destination);
         assert_eq!(names(root.path()), [] as [&str; 0]);
         let destination = Destination::take(&folder, Some(KEY_OF_IT)).unwrap();
-        let (database, key) = fetched(&folder);
-        let placed = destination.keep(&database, Some(&key)).unwrap();
+        let placed = destination.keep(&fetched(&folder)).unwrap();
         assert_eq!(fs::read(placed).unwrap(), b"rows");
-        assert_eq!(
-            names(&folder),
-            ["colloquy.db", "colloquy.db.key", "colloquy.db.lock"]
-        );
+        let kept = [
+            "colloquy.db",
+            "colloquy.db.key",
+            "colloquy.db.lock",
+            ATTACHMENTS,
+        ];
+        assert_eq!(names(&folder), kept);
+        let file = folder.join(ATTACHMENTS).join("attachments/1/att_1");
+        assert_eq!(fs::read(file).unwrap(), b"bytes");
         assert!(is_refused(&folder, Some(KEY_OF_IT)));
     }
 
     #[test]
     fn of_one_that_was_killed_between_key_and_database_only_its_own_key_goes() {
         let root = tempfile::tempdir().unwrap();
-        let (_, key) = fetched(root.path());
+        let fetched = fetched(root.path());
         let placed = root.path().join(KEY);
-        fs::rename(key, &placed).unwrap();
+        fs::rename(fetched.key.unwrap(), &placed).unwrap();
+        let files = root.path().join(ATTACHMENTS);
+        fs::rename(fetched.attachments.unwrap(), &files).unwrap();
         let left = names(root.path());
         for other in [None, Some(&b"another key"[..])] {
             assert!(is_refused(root.path(), other));
@@ -336,15 +380,19 @@ mod tests {
         fs::write(&placed, KEY_OF_IT).unwrap();
         assert!(is_refused(root.path(), Some(KEY_OF_IT)));
         assert!(placed.exists());
+        fs::remove_file(&placed).unwrap();
+        fs::create_dir(&files).unwrap();
+        assert!(is_refused(root.path(), None));
+        assert!(files.exists());
     }
 
     #[test]
     fn a_log_that_was_not_emptied_is_not_left_behind() {
         let root = tempfile::tempdir().unwrap();
         let destination = Destination::take(root.path(), None).unwrap();
-        let (database, _) = fetched(root.path());
+        let fetched = fetched(root.path());
         fs::write(unfinished(root.path(), LOG), "more rows").unwrap();
-        assert!(destination.keep(&database, None).is_err());
+        assert!(destination.keep(&fetched).is_err());
         assert_eq!(names(root.path()), [] as [&str; 0]);
     }
 }

@@ -12,6 +12,11 @@ pub(super) const NAME: &str = "manifest.json";
 /// The name of the file, and of one that is sealed.
 pub(super) const FILE: &str = "colloquy.db.zst";
 pub(super) const SEALED_FILE: &str = "colloquy.db.zst.sealed";
+/// What the names begin with of the files in which attachments are, and how they end, and end where they
+/// are sealed. Between stands a number, from 1 on.
+const ATTACHMENTS: &str = "attachments-";
+const TAR: &str = ".tar.zst";
+const SEALED_TAR: &str = ".tar.zst.sealed";
 /// The name of the master key that is kept with the store, in the backup's folder.
 pub(super) const KEY: &str = "colloquy.db.key";
 
@@ -41,14 +46,17 @@ pub(super) struct Manifest {
     /// The last position that it holds.
     pub(super) position: Option<i64>,
     pub(super) file: Option<FileOfBackup>,
+    /// The attachments that go along; none where they do not.
+    #[serde(default)]
+    pub(super) attachments: Option<AttachmentsOfBackup>,
     /// Whether it was restored and checked.
     pub(super) verified: bool,
     pub(super) error: Option<String>,
 }
 
-/// The file of a backup as it is kept: compressed, and sealed where texts are encrypted.
+/// A file as it is kept: compressed, and sealed where texts are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileOfBackup {
+pub(super) struct PackedFile {
     /// Its name in the backup's folder.
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -56,6 +64,21 @@ pub(super) struct FileOfBackup {
     pub(super) sha256: String,
     /// The name of the master key that it is sealed under.
     pub(super) sealed_under: Option<String>,
+}
+
+/// The attachments of a backup, in files of many.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AttachmentsOfBackup {
+    /// How many there are.
+    pub(super) count: u64,
+    pub(super) files: Vec<PackedFile>,
+}
+
+/// The store's file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileOfBackup {
+    #[serde(flatten)]
+    pub(super) packed: PackedFile,
     /// Whether the master key that is kept with the store goes along.
     pub(super) has_key: bool,
     /// The name of that key. Earlier versions did not note it.
@@ -74,6 +97,7 @@ impl Manifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             position: None,
             file: None,
+            attachments: None,
             verified: false,
             error: None,
         }
@@ -88,6 +112,13 @@ impl Manifest {
     /// Notes that the process that made it has ended before it did.
     pub(super) fn interrupt(&mut self) {
         self.fail("the server ended before it was done".to_owned());
+    }
+
+    /// The size of its files; none where they are not all there.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        let own = self.file.as_ref()?.packed.bytes;
+        let attachments = self.attachments.iter().flat_map(|all| &all.files);
+        Some(own + attachments.map(|file| file.bytes).sum::<u64>())
     }
 
     /// Where its files are, of all backups that are kept.
@@ -119,11 +150,18 @@ impl Manifest {
     /// The storage did not answer, or refused: a part of what it holds may be left.
     pub(super) async fn delete_content(&self, all: &Objects) -> Result<(), ObjectError> {
         let place = self.place(all);
-        // No list has what a process that died has put of a file.
-        for part in [FILE, SEALED_FILE, KEY] {
+        let parts = place.list("").await?;
+        // No list has what a process that died has put of a file, such as the next one of attachments.
+        let tars = parts
+            .iter()
+            .filter(|part| part.name.starts_with(ATTACHMENTS));
+        let next = tars.count() + 1;
+        let next = [false, true].map(|is_sealed| name_of_attachments(next, is_sealed));
+        let unfinished = [FILE, SEALED_FILE, KEY].into_iter();
+        for part in unfinished.chain(next.iter().map(String::as_str)) {
             place.delete_unfinished(part).await?;
         }
-        for part in place.list("").await? {
+        for part in parts {
             if part.name != NAME {
                 place.delete(&part.name).await?;
             }
@@ -138,6 +176,12 @@ impl Manifest {
     pub(super) async fn read(place: &Objects) -> Result<Self, ManifestError> {
         Ok(serde_json::from_slice(&place.get(NAME).await?)?)
     }
+}
+
+/// The name of a file of attachments in the backup's folder.
+pub(super) fn name_of_attachments(number: usize, is_sealed: bool) -> String {
+    let end = if is_sealed { SEALED_TAR } else { TAR };
+    format!("{ATTACHMENTS}{number:04}{end}")
 }
 
 /// Why there is no manifest.

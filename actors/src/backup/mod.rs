@@ -1,6 +1,7 @@
 //! Backups: whole copies of the store, made while it serves, in a folder or in object storage.
 //!
 //! - `maker.rs` makes one: copies the store, packs the copy, puts it, checks it, lets old ones go
+//! - `attachments.rs` how attachments are put together, and taken apart again
 //! - `packing.rs` how the copy is compressed and sealed
 //! - `manifest.rs` what is kept beside it, and is the only record that there is of backups
 //! - `catalog.rs` the manifests of all that are kept, read once
@@ -8,6 +9,7 @@
 //! - `scratch.rs` the folder of this machine in which they are made
 //! - `settings.rs` when and where they are made; `status.rs` how they fare
 
+mod attachments;
 mod catalog;
 mod destination;
 mod maker;
@@ -60,8 +62,10 @@ pub struct BackupView {
     pub started_at: Timestamp,
     /// When it was finished or given up; null while it is made.
     pub finished_at: Option<Timestamp>,
-    /// The size of its file; null until that is there.
+    /// The size of its files; null until that of the store is there.
     pub bytes: Option<u64>,
+    /// How many attachments it holds; null where they do not go along, and until they are there.
+    pub attachments: Option<u64>,
     /// The last position of the log that it holds; null until that is known.
     #[schema(value_type = Option<u64>)]
     pub position: Option<i64>,
@@ -101,6 +105,8 @@ pub struct Backups(Arc<Shared>);
 
 struct Shared {
     catalog: Option<Catalog>,
+    /// Where attachments are, where they go along.
+    attachments: Option<Objects>,
     settings: BackupSettings,
     store: Arc<dyn Store>,
     running: Mutex<Option<Running>>,
@@ -136,12 +142,13 @@ impl Drop for Reservation<'_> {
 }
 
 impl Backups {
-    /// Starts the thread that makes them and puts them there; none where there is no such place.
+    /// Starts the thread that makes them and puts them there; none where there is no such place. Where
+    /// attachments go along, `attachments` is where they are.
     ///
     /// # Errors
     /// The system starts no further thread.
     pub fn start(
-        objects: Option<Objects>,
+        (objects, attachments): (Option<Objects>, Objects),
         settings: BackupSettings,
         store: Arc<dyn Store>,
     ) -> io::Result<(Self, Option<BackgroundThread>)> {
@@ -150,6 +157,7 @@ impl Backups {
         let status = BackupStatus::of_schedule(settings.every.filter(|_| makes_them));
         let backups = Backups(Arc::new(Shared {
             catalog: objects.map(Catalog::new),
+            attachments: settings.attachments.then_some(attachments),
             settings,
             store,
             running: Mutex::default(),
@@ -310,6 +318,7 @@ impl Backups {
         let maker = Maker {
             catalog,
             settings: &self.0.settings,
+            attachments: self.0.attachments.as_ref(),
             store: &*self.0.store,
         };
         loop {
@@ -452,7 +461,8 @@ fn view(manifest: &Manifest, objects: &Objects) -> BackupView {
         state: manifest.state,
         started_at: manifest.started_at,
         finished_at: manifest.finished_at,
-        bytes: manifest.file.as_ref().map(|file| file.bytes),
+        bytes: manifest.bytes(),
+        attachments: manifest.attachments.as_ref().map(|all| all.count),
         position: manifest.position,
         verified: manifest.verified,
         url: objects.url(&manifest.backup_id.to_string()),

@@ -5,11 +5,17 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::destination::{self, DATABASE, Destination, DestinationError, PACKED, unfinished};
-use super::manifest::{BackupState, FileOfBackup, KEY, Manifest, ManifestError, NAME};
+use super::attachments;
+use super::destination::{
+    self, ATTACHMENTS, DATABASE, Destination, DestinationError, Fetched, PACKED, TAR, unfinished,
+};
+use super::manifest::{
+    AttachmentsOfBackup, BackupState, FileOfBackup, KEY, Manifest, ManifestError, NAME, PackedFile,
+};
 use super::packing;
+use crate::attachments as kept_attachments;
 use crate::sealing::{GivenKeys, MasterKey, SealedFileError};
-use crate::store::{Finding, sqlite};
+use crate::store::{Finding, KnownAttachment, sqlite};
 use colloquy_model::time::Timestamp;
 use colloquy_objects::{Location, NotALocation, ObjectError, Objects, remove_large};
 use colloquy_runtime::offload;
@@ -51,6 +57,8 @@ pub enum RestoreError {
 pub struct Restored {
     /// The file that `[store] path` is to name.
     pub database: PathBuf,
+    /// The folder that `[objects] url` is to name; none where attachments did not go along.
+    pub attachments: Option<PathBuf>,
     /// When the backup was begun: what came later may not be in it.
     pub begun_at: Timestamp,
     /// What is wrong with it, if anything.
@@ -83,13 +91,28 @@ pub async fn restore(
     let manifest = manifest_of(&place, url).await?;
     let backup = WholeBackup::of(&place, &manifest).await?;
     let destination = Destination::take(folder, backup.key.as_deref())?;
-    let fetched = backup.fetch(folder, keys).await?;
-    let findings = sqlite::check(&fetched.database)?;
+    let mut fetched = backup.fetch(folder, &keys).await?;
+    let mut findings = sqlite::check(&fetched.database)?;
+    fetched.attachments = backup.fetch_attachments(folder, &keys).await?;
+    if let Some(files) = &fetched.attachments {
+        let known = sqlite::attachments(&fetched.database)?;
+        findings.extend(found_in(files, &known).await?);
+    }
     Ok(Restored {
-        database: destination.keep(&fetched.database, fetched.key.as_deref())?,
+        database: destination.keep(&fetched)?,
+        attachments: fetched.attachments.map(|_| folder.join(ATTACHMENTS)),
         begun_at: manifest.started_at,
         findings,
     })
+}
+
+/// What is wrong with attachments that were restored into this folder.
+async fn found_in(folder: &Path, known: &[KnownAttachment]) -> Result<Vec<Finding>, RestoreError> {
+    let here = |error: String| DestinationError::File(folder.to_owned(), io::Error::other(error));
+    let objects = Location::folder_at(folder).open();
+    let objects = objects.map_err(|error| here(error.reason()))?;
+    let found = kept_attachments::check(&objects, known).await;
+    Ok(found.map_err(|error| here(error.reason()))?)
 }
 
 async fn manifest_of(place: &Objects, url: &str) -> Result<Manifest, RestoreError> {
@@ -108,15 +131,9 @@ async fn manifest_of(place: &Objects, url: &str) -> Result<Manifest, RestoreErro
 pub(super) struct WholeBackup<'b> {
     place: &'b Objects,
     file: &'b FileOfBackup,
+    attachments: Option<&'b AttachmentsOfBackup>,
     /// The master key that goes along, in base64.
     key: Option<Bytes>,
-}
-
-/// What was fetched: a file that a server could be started on if it had its name, and the master key
-/// that goes along.
-pub(super) struct Fetched {
-    pub(super) database: PathBuf,
-    pub(super) key: Option<PathBuf>,
 }
 
 impl<'b> WholeBackup<'b> {
@@ -152,32 +169,31 @@ impl<'b> WholeBackup<'b> {
                 Some(key)
             }
         };
-        Ok(WholeBackup { place, file, key })
+        Ok(WholeBackup {
+            place,
+            file,
+            attachments: manifest.attachments.as_ref(),
+            key,
+        })
     }
 
-    /// Fetches it into a folder and unpacks it there, under names that no server looks for.
+    /// Fetches it, but for attachments, into a folder and unpacks it there, under names that no server looks for.
     ///
     /// # Errors
     /// Some of it may be in the folder.
     pub(super) async fn fetch(
         &self,
         folder: &Path,
-        keys: GivenKeys,
+        keys: &GivenKeys,
     ) -> Result<Fetched, RestoreError> {
         let here = |error| DestinationError::File(folder.to_owned(), error);
-        let packed = unfinished(folder, PACKED);
-        packing::private(&packed).map_err(here)?;
-        let got = self.place.get_file(&self.file.name, &packed).await;
-        got.map_err(|error| match error {
-            ObjectError::File(error) => here(error).into(),
-            ObjectError::Storage(_) => unreadable(self.place, &self.file.name, &error),
-        })?;
         let fetched = Fetched {
             database: unfinished(folder, DATABASE),
             key: self.key.as_ref().map(|_| unfinished(folder, KEY)),
+            attachments: None,
         };
-        self.unpack(&packed, &fetched.database, keys).await?;
-        remove_large(&packed).map_err(here)?;
+        let to = (folder, fetched.database.as_path());
+        self.fetch_file(&self.file.packed, to, keys).await?;
         if let (Some(key), Some(path)) = (&self.key, &fetched.key) {
             let written = packing::private(path).and_then(|mut file| {
                 file.write_all(key)?;
@@ -188,10 +204,102 @@ impl<'b> WholeBackup<'b> {
         Ok(fetched)
     }
 
-    async fn unpack(&self, from: &Path, to: &Path, keys: GivenKeys) -> Result<(), RestoreError> {
-        let url = self.place.url(&self.file.name);
-        let is_sealed = self.file.sealed_under.is_some();
-        let (expected, from, to) = (self.file.sha256.clone(), from.to_owned(), to.to_owned());
+    /// Fetches the attachments into a folder below this one, under a name that no server looks for; none
+    /// where they did not go along.
+    ///
+    /// # Errors
+    /// Some of them may be in the folder.
+    pub(super) async fn fetch_attachments(
+        &self,
+        folder: &Path,
+        keys: &GivenKeys,
+    ) -> Result<Option<PathBuf>, RestoreError> {
+        if self.attachments.is_none() {
+            return Ok(None);
+        }
+        let files = unfinished(folder, ATTACHMENTS);
+        let made = colloquy_runtime::private_file::ensure_folder(&files);
+        made.map_err(|error| DestinationError::File(files.clone(), error))?;
+        self.each_tar((folder, keys), Some(&files)).await?;
+        attachments::sync(&files).map_err(|error| DestinationError::File(files.clone(), error))?;
+        Ok(Some(files))
+    }
+
+    /// Fetches the attachments, and keeps none of them.
+    ///
+    /// # Errors
+    /// They are not all there, or are not what was put there.
+    pub(super) async fn check_attachments(
+        &self,
+        folder: &Path,
+        keys: &GivenKeys,
+    ) -> Result<(), RestoreError> {
+        self.each_tar((folder, keys), None).await
+    }
+
+    /// Fetches each tar file of attachments, and puts what is in it below that folder, if any.
+    async fn each_tar(
+        &self,
+        (folder, keys): (&Path, &GivenKeys),
+        to: Option<&Path>,
+    ) -> Result<(), RestoreError> {
+        let Some(all) = self.attachments else {
+            return Ok(());
+        };
+        let tar = unfinished(folder, TAR);
+        let here = |error| DestinationError::File(folder.to_owned(), error);
+        let mut taken = 0;
+        for file in &all.files {
+            self.fetch_file(file, (folder, &tar), keys).await?;
+            let (from, to) = (tar.clone(), to.map(Path::to_owned));
+            let read = offload::run_on_batch_cores((), move || match to {
+                Some(to) => attachments::extract(&from, &to),
+                None => attachments::count(&from),
+            });
+            let read = read.await.unwrap_or_else(|| Err(panicked()));
+            taken += read.map_err(|error| match is_damage(&error) {
+                true => RestoreError::Damaged(self.place.url(&file.name), error.to_string()),
+                false => here(error).into(),
+            })?;
+            remove_large(&tar).map_err(here)?;
+        }
+        match taken == all.count {
+            true => Ok(()),
+            false => {
+                let what = format!("of {} attachments it has {taken}", all.count);
+                Err(RestoreError::Damaged(self.place.url(NAME), what))
+            }
+        }
+    }
+
+    /// Fetches a file into this folder, and unpacks it to this place there.
+    async fn fetch_file(
+        &self,
+        file: &PackedFile,
+        (folder, to): (&Path, &Path),
+        keys: &GivenKeys,
+    ) -> Result<(), RestoreError> {
+        let here = |error| DestinationError::File(folder.to_owned(), error);
+        let packed = unfinished(folder, PACKED);
+        packing::private(&packed).map_err(here)?;
+        let got = self.place.get_file(&file.name, &packed).await;
+        got.map_err(|error| match error {
+            ObjectError::File(error) => here(error).into(),
+            ObjectError::Storage(_) => unreadable(self.place, &file.name, &error),
+        })?;
+        self.unpack(file, (&packed, to), keys.clone()).await?;
+        Ok(remove_large(&packed).map_err(here)?)
+    }
+
+    async fn unpack(
+        &self,
+        file: &PackedFile,
+        (from, to): (&Path, &Path),
+        keys: GivenKeys,
+    ) -> Result<(), RestoreError> {
+        let url = self.place.url(&file.name);
+        let is_sealed = file.sealed_under.is_some();
+        let (expected, from, to) = (file.sha256.clone(), from.to_owned(), to.to_owned());
         let full = to.clone();
         let opened = offload::run_on_batch_cores((), move || {
             let found = packing::sha256(&from).map_err(SealedFileError::Read);
@@ -201,8 +309,7 @@ impl<'b> WholeBackup<'b> {
                 Err(error) => Err(error),
             }
         });
-        let panicked = || Err(io::Error::other("it panicked").into());
-        match opened.await.unwrap_or_else(panicked) {
+        match opened.await.unwrap_or_else(|| Err(panicked().into())) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let what = "its SHA-256 is not the one that was noted".to_owned();
@@ -214,6 +321,16 @@ impl<'b> WholeBackup<'b> {
             Err(error) => Err(RestoreError::Sealed(url, error)),
         }
     }
+}
+
+/// Whether what was read is at fault, not what reads or writes it.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof)
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("it panicked")
 }
 
 fn unreadable(place: &Objects, name: &str, error: &ObjectError) -> RestoreError {

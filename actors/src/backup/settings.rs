@@ -16,6 +16,8 @@ pub struct BackupSettings {
     pub keep: usize,
     /// Whether each is restored and checked.
     pub verify: bool,
+    /// Whether attachments go along.
+    pub attachments: bool,
     /// A folder for what is made meanwhile, which nobody else uses.
     pub scratch: PathBuf,
 }

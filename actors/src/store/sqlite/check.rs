@@ -14,7 +14,7 @@ use super::slices::{self, EntryRow, Slice, Totals};
 use super::trails;
 use crate::store::{DeliveryState, Finding, KnownAttachment};
 use colloquy_model::caller::Tenant;
-use colloquy_model::commit::NameField;
+use colloquy_model::commit::{ChoreKind, NameField};
 use colloquy_model::conversation::Status;
 use colloquy_model::entity::Kind;
 use colloquy_model::entity_number::EntityNumber;
@@ -440,17 +440,19 @@ pub fn attachments(path: &Path) -> Result<Vec<KnownAttachment>, OpenError> {
     let _lock = lock(path)?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let mut query = connection.prepare(
-        "SELECT n, tail, scope, (SELECT happened FROM rows WHERE entity = n ORDER BY seq DESC LIMIT 1)
+        "SELECT n, tail, scope, (SELECT happened FROM rows WHERE entity = records.n ORDER BY seq DESC LIMIT 1),
+           EXISTS (SELECT 1 FROM chores WHERE scope = records.scope AND kind = ?2 AND n = records.n)
          FROM records WHERE kind = ?1",
     )?;
-    let kind = Kind::Attachment as i64;
-    let found = query.query_map([kind], |row| {
+    let kinds = [Kind::Attachment as i64, ChoreKind::EraseAttachment as i64];
+    let found = query.query_map(kinds, |row| {
         let (number, tail, scope) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let last: i64 = row.get(3)?;
+        let (last, is_to_go): (i64, bool) = (row.get(3)?, row.get(4)?);
         Ok(KnownAttachment {
             tenant: Tenant::from_number(scope),
             id: AttachmentId::from_parts(EntityNumber(uint(number)), uint(tail)),
-            is_whole: EventKind::of_row(last).is_some_and(EventKind::leaves_an_attachment),
+            is_whole: !is_to_go
+                && EventKind::of_row(last).is_some_and(EventKind::leaves_an_attachment),
         })
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use crate::support::attachments::{content_of, uploaded};
 use crate::support::clock::Clock;
 use crate::support::files;
-use crate::support::raw::exchange;
+use crate::support::raw::{Raw, exchange};
 use crate::support::server::{Server, Setup};
 use crate::support::{Answer, Client, account, shared, until};
 
@@ -142,6 +142,52 @@ async fn a_form_with_one_file_is_an_upload_and_any_other_is_refused() {
         .bytes(*b"x")
         .await
         .error(400, "invalid_request", "Content-Type");
+}
+
+/// What stands in a form beside its file is held and looked through with each piece that comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_form_little_is_read_beside_its_file_and_a_file_of_any_length() {
+    let account = account().await;
+    let head = format!(
+        "POST /v1/attachments HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: multipart/form-data; boundary=b\r\nTransfer-Encoding: chunked\r\n\r\n",
+        account.test_key()
+    );
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+    let opening = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n";
+    let (much, end) = ("x".repeat(100_000), "\r\n--b--\r\n");
+    let cut_head = &opening[..opening.len() - 2];
+    // Neither of these comes to its end: what has come is too much already.
+    for before in [
+        chunk(&much) + &chunk("x"),
+        chunk(cut_head) + &chunk(&much) + &chunk("x"),
+        chunk(&format!("{opening}file\r\n--b\r\n")) + &chunk(&much) + &chunk("x"),
+    ] {
+        let mut raw = Raw::connect(account.test().address()).await;
+        raw.write(head.as_bytes()).await;
+        raw.write(before.as_bytes()).await;
+        let answer = raw.read_to_end(Duration::from_secs(10)).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(
+            answer.body().contains("\"field\":\"file\""),
+            "{}",
+            answer.text
+        );
+    }
+    // The file's own bytes do not count, in whatever pieces they come.
+    let mut raw = Raw::connect(account.test().address()).await;
+    raw.write(head.as_bytes()).await;
+    for piece in [
+        &format!("{opening}{much}"),
+        &much,
+        &much[1..],
+        &end[..3],
+        &end[3..],
+        "",
+    ] {
+        raw.write(chunk(piece).as_bytes()).await;
+    }
+    assert_eq!(raw.read_head().await, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,7 +25,7 @@ use crate::support::raw::{Raw, exchange};
 use crate::support::server::encrypted;
 use crate::support::tool::handshake;
 use crate::support::{
-    Account, Authority, Client, OPERATOR, Pair, Server, Setup, process, tool, until,
+    Account, Authority, Client, EventStream, OPERATOR, Pair, Server, Setup, process, tool, until,
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -158,6 +158,36 @@ async fn many_requests_of_one_connection_are_answered_and_an_event_stream_beside
     );
 }
 
+/// HTTP/2 says that a body ends with a frame that may be empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_ends_before_it_begins_is_empty_over_http_2_too() {
+    let (server, authority, _) = start(Setup::default());
+    let key = server.account().await.test_key().to_owned();
+    let mut tls = authority.trusting();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = tokio::net::TcpStream::connect(server.address()).await;
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let shaking = TlsConnector::from(Arc::new(tls));
+    let stream = shaking.connect(name, stream.unwrap()).await.unwrap();
+    let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    for (pieces, status) in [(&[""][..], 400), (&["", "x", ""], 201)] {
+        let url = format!("https://{}/v1/attachments", server.address());
+        let request = http::Request::post(&url)
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "text/plain");
+        let request = request.body(()).unwrap();
+        sender = sender.ready().await.unwrap();
+        let (answer, mut body) = sender.send_request(request, false).unwrap();
+        for (number, piece) in pieces.iter().enumerate() {
+            let is_last = number + 1 == pieces.len();
+            body.send_data(Bytes::from_static(piece.as_bytes()), is_last)
+                .unwrap();
+        }
+        assert_eq!(answer.await.unwrap().status(), status, "{pieces:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
     let setup = Setup::default()
@@ -249,12 +279,23 @@ async fn load(account: &Account, authority: &Authority, stop: &AtomicBool, answe
     }
 }
 
+/// A certificate that has ended, with its own key.
+fn put_ended(pair: &Pair) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut ended = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    ended.not_after = rcgen::date_time_ymd(2026, 1, 1);
+    let ended = ended.self_signed(&key).unwrap();
+    fs::write(&pair.key, key.serialize_pem()).unwrap();
+    fs::write(&pair.certificate, ended.pem()).unwrap();
+}
+
 #[tokio::test]
 async fn a_new_certificate_holds_without_a_restart_and_no_request_is_lost() {
     let (server, authority, pair) = start(Setup::default().env(CHECK_SECONDS, "0.05"));
     let account = server.account().await;
     let (first, second) = (pair.shown(), authority.issue("second"));
     let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut stream = EventStream::open(account.test().get("/v1/events")).await;
     let change = async {
         assert_eq!(shown(&server, &authority), first);
         second.replace(&pair);
@@ -275,13 +316,7 @@ async fn a_new_certificate_holds_without_a_restart_and_no_request_is_lost() {
             assert_eq!(shown(&server, &authority), second.shown());
             fs::write(&pair.certificate, "no certificate").unwrap();
         }
-        // One that has ended, with its own key.
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut ended = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        ended.not_after = rcgen::date_time_ymd(2026, 1, 1);
-        let ended = ended.self_signed(&key).unwrap();
-        fs::write(&pair.key, key.serialize_pem()).unwrap();
-        fs::write(&pair.certificate, ended.pem()).unwrap();
+        put_ended(&pair);
         until("the log tells that it has ended", SOON, async || {
             let told = server.log().contains("must not have ended already");
             told.then_some(())
@@ -310,6 +345,10 @@ async fn a_new_certificate_holds_without_a_restart_and_no_request_is_lost() {
         })
         .await;
         stop.store(true, Ordering::Relaxed);
+        // What is open stays so: no client opens it again by itself.
+        account.test().conversation().await;
+        let event = stream.event().await;
+        assert_eq!(event.event, "conversation.created");
     };
     tokio::join!(change, load(&account, &authority, &stop, &answered));
     let told = server.log().matches("must be certificates in PEM").count();

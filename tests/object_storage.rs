@@ -3,6 +3,7 @@
 //! is one of Google Cloud Storage.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
@@ -222,6 +223,10 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
         assert_eq!(led.header("cache-control"), "no-store");
         let read = anybody.get(&address).send().await.unwrap();
         assert_eq!(read.status(), 200);
+        // The address is one for GET: whoever asks for the head alone is told it here.
+        let head = c.call("HEAD", &at).open().await.unwrap();
+        assert_eq!(head.status(), 200);
+        assert_eq!(head.headers()["content-length"], content.len().to_string());
         let told = ["content-type", "content-disposition"].map(|name| &read.headers()[name]);
         let names = "filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
         assert_eq!(told, [media, &format!("{kind}; {names}")]);
@@ -274,6 +279,13 @@ async fn while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes
     for refused in [upload(&c, "a", b"x").await, c.get(&content_of(&kept)).await] {
         let refused = refused.error(503, "unavailable", "");
         assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");
+        // The log says why, and of whose request it speaks.
+        let log = server.log();
+        let request = refused.header("x-request-id");
+        let told: Vec<&str> = log.lines().filter(|line| line.contains(request)).collect();
+        assert_eq!(told.len(), 1, "{log}");
+        let ours = ["account=acc_", "key=key_", "error="];
+        assert!(ours.iter().all(|one| told[0].contains(one)), "{told:?}");
     }
     // Redacted all the same: the bytes go when the bucket is there again.
     c.delete(&message).await.expect(204);
@@ -424,6 +436,35 @@ async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made(mut bucket:
     assert_eq!(made["state"], "finished", "{made}");
     server.term();
     server.assert_sound();
+}
+
+/// Google's stand in a file anyway.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_read_from_the_file_that_a_variable_names() {
+    for (provider, name) in [
+        (Provider::S3, "AWS_SECRET_ACCESS_KEY"),
+        (Provider::Azure, "AZURE_STORAGE_ACCOUNT_KEY"),
+    ] {
+        let bucket = Bucket::start_of(provider);
+        let credentials = bucket.credentials();
+        let (_, secret) = credentials.iter().find(|(one, _)| *one == name).unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("secret");
+        fs::write(&file, format!("{secret}\n")).unwrap();
+        let (file, variable) = (file.to_str().unwrap(), format!("{name}_FILE"));
+        let setup = bucket.setup().unset(name);
+        let server = setup.clone().env(&variable, file).start();
+        uploaded(&server.account().await.test(), b"kept").await;
+        assert_eq!(bucket.objects().len(), 1);
+        let refused = |setup: Setup, words: &str| {
+            let (status, output) = setup.refused_in(folder.path());
+            assert!(!status.success(), "{output}");
+            let told = output.contains(&variable) && output.contains(words);
+            assert!(told && !output.contains(secret), "{output}");
+        };
+        refused(setup.env(&variable, "nowhere"), "No such file");
+        refused(bucket.setup().env(&variable, file), "is set, too");
+    }
 }
 
 async fn credentials_and_buckets_that_are_refused_stop_the_start(bucket: Bucket) {

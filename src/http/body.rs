@@ -257,17 +257,16 @@ impl<'p> BodyReader<'p> {
         if let Some(piece) = self.ahead.pop_front() {
             return Ok(Some(piece));
         }
-        if self.ended {
-            return Ok(None);
+        while !self.ended {
+            let piece = self.payload.next().await.transpose();
+            match piece.map_err(|_| cut_off())? {
+                // HTTP/2 may end a body with one.
+                Some(piece) if piece.is_empty() => {}
+                Some(piece) => return Ok(Some(piece)),
+                None => self.ended = true,
+            }
         }
-        let piece = self
-            .payload
-            .next()
-            .await
-            .transpose()
-            .map_err(|_| cut_off())?;
-        self.ended = piece.is_none();
-        Ok(piece)
+        Ok(None)
     }
 
     /// Puts back what was read of it.

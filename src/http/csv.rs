@@ -50,10 +50,8 @@ pub(super) fn list<L: Line>(items: &[L]) -> Result<Text, Problem> {
             .map_err(|error| error.into_error().into())
     };
     let body: Result<Vec<u8>, csv::Error> = written();
-    let body = body.map_err(|error| {
-        tracing::error!(%error, "a list can't be written as CSV");
-        Problem::crashed()
-    })?;
+    let body =
+        body.map_err(|error| Problem::crashed().because("a list can't be written as CSV", &error))?;
     Ok(Text {
         body: Bytes::from(body),
         media_type: CSV,

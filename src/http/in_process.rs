@@ -166,7 +166,7 @@ impl InProcess {
     }
 
     /// The operation that is asked for, and the call of it.
-    fn call(&self, request: &Request<'_>) -> Result<(&Operation, ApiCall), Problem> {
+    fn call(&self, request: &Request<'_>) -> Result<(&Operation, Box<ApiCall>), Problem> {
         let uri: Uri = request.target.parse().map_err(|_| Problem::not_found())?;
         let method = method(request.verb);
         let RouteMatch::Operation(_, operation, parameters) =
@@ -176,7 +176,7 @@ impl InProcess {
         };
         let (credential, tenant) = self.credential(operation)?;
         let access = conversation_access::of_credential(&credential, credential.user());
-        let call = ApiCall {
+        let call = Box::new(ApiCall {
             app: Arc::clone(&self.app),
             request: self.request.clone(),
             method,
@@ -195,14 +195,14 @@ impl InProcess {
             list_format: Some(request.list_format),
             whole: operation.whole,
             now: Timestamp::now(),
-        };
+        });
         Ok((operation, call))
     }
 
     async fn run(
         &self,
         operation: &Operation,
-        call: ApiCall,
+        call: Box<ApiCall>,
         body: RawBody,
     ) -> Result<Output, Problem> {
         if let Some(known) = operation.known {
@@ -352,7 +352,9 @@ pub(crate) fn undecided(problem: &Problem) -> Option<Value> {
         More::Conflict(_) => serde_json::from_slice(&problem.json()).ok()?,
         // Written in the form that the browser's `Accept` prefers, which may be either of two.
         More::Written(body) => serde_json::from_slice(body).ok()?,
-        More::Overtaken | More::Page(_) | More::OAuth(_) | More::Length(_) => return None,
+        More::Overtaken | More::Page(_) | More::OAuth(_) | More::Length(_) | More::Found(_) => {
+            return None;
+        }
     };
     let details = ["/error/details", "/details"];
     let found = details.iter().find_map(|at| told.pointer(at));

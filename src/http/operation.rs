@@ -93,8 +93,9 @@ pub(crate) enum LocationRule {
     FurtherUp(usize, &'static str),
 }
 
-type Run =
-    Box<dyn Fn(ApiCall, RawBody) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync>;
+type Run = Box<
+    dyn Fn(Box<ApiCall>, RawBody) -> LocalBoxFuture<'static, Result<Output, Problem>> + Send + Sync,
+>;
 
 /// Whether what the path leads to is there, for a body that anybody could send.
 type Known = for<'c> fn(&'c ApiCall) -> LocalBoxFuture<'c, Result<(), Problem>>;
@@ -524,7 +525,7 @@ pub(crate) fn register<T: ToSchema>(schemas: &mut Vec<(String, Value)>) -> Strin
 /// Query, body, idempotency, then the operation itself: in the order in which the contract has them
 /// checked.
 async fn carry_out<Q, B, F, Fut>(
-    mut call: ApiCall,
+    mut call: Box<ApiCall>,
     raw_body: RawBody,
     run: F,
 ) -> Result<Output, Problem>
@@ -546,7 +547,7 @@ where
     {
         return completed(&call, replay).await;
     }
-    let running = run(call, asked, body);
+    let running = run(*call, asked, body);
     let Some(permit) = permit else {
         return running.await;
     };

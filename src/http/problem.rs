@@ -226,11 +226,37 @@ pub(crate) enum More {
     OAuth(&'static str),
     /// How long the content is of which another part was asked for.
     Length(u64),
+    /// What was found, for the log alone.
+    Found(Finding),
     /// The body, in the form that the caller prefers, where writing it would have held others up.
     Written(Bytes),
 }
 
+/// Why a request could not be answered, as the log tells it: beside who asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// What can't be done.
+    pub(crate) what: &'static str,
+    /// Why.
+    pub(crate) error: String,
+    /// Whether it is a fault of ours, and not of what we rely on.
+    pub(crate) is_fault: bool,
+}
+
 impl Problem {
+    /// The same, of which the log is to tell why.
+    pub(crate) fn because(self, what: &'static str, error: &dyn std::fmt::Display) -> Self {
+        let finding = Finding {
+            what,
+            error: error.to_string(),
+            is_fault: self.kind == Kind::ServerError,
+        };
+        Problem {
+            more: Some(Box::new(More::Found(finding))),
+            ..self
+        }
+    }
+
     /// A problem with no parameter at fault.
     pub(crate) fn new(kind: Kind, reason: impl Into<Cow<'static, str>>) -> Self {
         let (field, reason) = (Cow::Borrowed(""), reason.into());

@@ -6,11 +6,13 @@ use std::time::Duration;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::Method;
 use actix_web::{HttpRequest, HttpResponse};
-use colloquy_model::caller::{Caller, CredentialId};
-use tracing::field::display;
+use colloquy_model::caller::{Actor, Caller, CredentialId};
+use colloquy_model::id::{ClientId, KeyId};
+use tracing::field::{DisplayValue, display};
 
 use super::app_state::AppState;
 use super::forwarded;
+use super::problem::Finding;
 
 /// An answer that is about to leave.
 pub(super) struct Answered<'a> {
@@ -36,18 +38,7 @@ impl Answered<'_> {
             let number = caller.tenant.account_number();
             self.app.system.identity.account_numbered(number)
         });
-        let (mut key, mut client) = (None, None);
-        match actor.map(|actor| actor.credential) {
-            Some(CredentialId::Key(id)) => key = Some(display(id)),
-            Some(CredentialId::Client(id)) => client = Some(display(id)),
-            Some(
-                CredentialId::Operator(_)
-                | CredentialId::Session
-                | CredentialId::Visitor
-                | CredentialId::Server,
-            )
-            | None => {}
-        }
+        let (key, client) = key_or_client(actor);
         tracing::info!(
             method = self.request.method().as_str(),
             route = operation.map(|operation| operation.path),
@@ -63,6 +54,41 @@ impl Answered<'_> {
             bytes_out = bytes_out(self.request, response),
             "answered"
         );
+    }
+}
+
+/// The key or the client that an actor came with, if either.
+fn key_or_client(
+    actor: Option<&Actor>,
+) -> (Option<DisplayValue<KeyId>>, Option<DisplayValue<ClientId>>) {
+    match actor.map(|actor| actor.credential) {
+        Some(CredentialId::Key(id)) => (Some(display(id)), None),
+        Some(CredentialId::Client(id)) => (None, Some(display(id))),
+        Some(
+            CredentialId::Operator(_)
+            | CredentialId::Session
+            | CredentialId::Visitor
+            | CredentialId::Server,
+        )
+        | None => (None, None),
+    }
+}
+
+/// Tells what was found in the place of what this caller has asked for.
+pub(super) fn tell(app: &AppState, caller: &Caller, finding: &Finding) {
+    let number = caller.tenant.account_number();
+    let account = app.system.identity.account_numbered(number);
+    let account = account.map(|account| display(account.view.account_id));
+    let (key, client) = key_or_client(Some(&caller.actor));
+    let request_id = &*caller.actor.request_id;
+    let Finding {
+        what,
+        error,
+        is_fault,
+    } = finding;
+    match is_fault {
+        true => tracing::error!(error, request_id, account, key, client, "{what}"),
+        false => tracing::warn!(error, request_id, account, key, client, "{what}"),
     }
 }
 

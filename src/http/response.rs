@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 
 use actix_web::body::{BodyStream, BoxBody, MessageBody};
 use actix_web::dev::Payload;
@@ -529,7 +530,12 @@ impl RequestContext {
             response.insert_header((CONTENT_RANGE, told));
         }
         let bytes = range.end - range.start;
-        let body = FileBody::new(content, bytes, self.app.read_pace, self.connection.clone());
+        let body = FileBody::new(
+            Arc::clone(&self.request_id),
+            (content, bytes),
+            self.app.read_pace,
+            self.connection.clone(),
+        );
         ResponseParts {
             head: response,
             body: body.boxed(),
@@ -584,7 +590,8 @@ impl RequestContext {
                 | More::Page(_)
                 | More::OAuth(_)
                 | More::Overtaken
-                | More::Length(_),
+                | More::Length(_)
+                | More::Found(_),
             )
             | None => problem.body(instance),
         };
@@ -647,9 +654,14 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
         Ok(Response::AllowedMethods(_)) => 0,
         Err(problem) => match problem.more.as_deref() {
             Some(More::Written(body) | More::Page(body)) => body.len(),
-            Some(More::Conflict(_) | More::OAuth(_) | More::Overtaken | More::Length(_)) | None => {
-                0
-            }
+            Some(
+                More::Conflict(_)
+                | More::OAuth(_)
+                | More::Overtaken
+                | More::Length(_)
+                | More::Found(_),
+            )
+            | None => 0,
         },
     }
 }

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ impl Drop for Deadline {
 
 /// The body of an answer that is read from object storage while it goes out.
 pub(super) struct FileBody {
+    /// The request's, for the log.
+    request_id: Arc<str>,
     content: Content,
     bytes: u64,
     _deadline: Deadline,
@@ -102,14 +105,15 @@ pub(super) struct FileBody {
 }
 
 impl FileBody {
-    /// Sends so many bytes through that connection.
+    /// Sends so many bytes to this request, through that connection.
     pub(super) fn new(
-        content: Content,
-        bytes: u64,
+        request_id: Arc<str>,
+        (content, bytes): (Content, u64),
         pace: ReadPace,
         connection: Option<InUse>,
     ) -> Self {
         FileBody {
+            request_id,
             content,
             bytes,
             _deadline: Deadline::of(pace, bytes, connection.as_ref()),
@@ -129,10 +133,12 @@ impl MessageBody for FileBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, ContentError>>> {
-        let piece = self.get_mut().content.as_mut().poll_next(context);
+        let body = self.get_mut();
+        let piece = body.content.as_mut().poll_next(context);
         if let Poll::Ready(Some(Err(error))) = &piece {
             // The head is gone: the connection ends before its length is reached.
-            tracing::error!(%error, "an attachment's content can't be read to its end");
+            let request_id = &*body.request_id;
+            tracing::error!(%error, request_id, "an attachment's content can't be read to its end");
         }
         piece
     }

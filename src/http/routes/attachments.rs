@@ -1,7 +1,11 @@
 //! Attachments: files that are uploaded piece by piece, shown, and read whole or in part.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, IF_RANGE, RANGE};
+use bytes::Bytes;
 use colloquy_actors::accounts::AttachmentFile;
 use colloquy_actors::attachments::{
     Announced, AttachmentWriter, ContentError, DeclaredFile, FoundAttachment, Served,
@@ -56,13 +60,9 @@ impl From<WriteError> for Problem {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::TooLarge(_) => Problem::new(Kind::PayloadTooLarge, error.to_string()),
-            WriteError::Storage(_) => {
-                tracing::warn!(%error, "an attachment can't be written");
-                Problem::unavailable("where files are kept does not answer", Outcome::None, 10)
-            }
+            WriteError::Storage(_) => away().because("an attachment can't be written", &error),
             WriteError::Sealing(_) => {
-                tracing::error!(%error, "an attachment can't be encrypted");
-                Problem::crashed()
+                Problem::crashed().because("an attachment can't be encrypted", &error)
             }
         }
     }
@@ -72,19 +72,18 @@ impl From<ContentError> for Problem {
     fn from(error: ContentError) -> Self {
         match &error {
             ContentError::Storage(missing) if missing.is_missing() => {
-                tracing::error!(%error, "an attachment has no bytes");
-                Problem::unreadable()
+                Problem::unreadable().because("an attachment has no bytes", &error)
             }
-            ContentError::Storage(_) => {
-                tracing::warn!(%error, "an attachment can't be read");
-                Problem::unavailable("where files are kept does not answer", Outcome::None, 10)
-            }
+            ContentError::Storage(_) => away().because("an attachment can't be read", &error),
             ContentError::Damaged(_) => {
-                tracing::error!(%error, "an attachment can't be read");
-                Problem::unreadable()
+                Problem::unreadable().because("an attachment can't be read", &error)
             }
         }
     }
+}
+
+fn away() -> Problem {
+    Problem::unavailable("where files are kept does not answer", Outcome::None, 10)
 }
 
 pub(super) async fn upload(mut call: ApiCall, _: File) -> Result<Output, Problem> {
@@ -98,9 +97,9 @@ pub(super) async fn upload(mut call: ApiCall, _: File) -> Result<Output, Problem
     let sent = sent(&call)?;
     let _room = room(&call, declared)?;
     let announced = call.app.system.attachments.announce(&call.caller).await?;
-    let file = match sent {
-        Sent::Form(boundary) => received_form(upload, &boundary, (&announced, most)).await?,
-        Sent::File(declared) => received(upload, declared, (&announced, most)).await?,
+    let (announced, file) = match sent {
+        Sent::Form(boundary) => received_form(upload, &boundary, (announced, most)).await?,
+        Sent::File(declared) => received(upload, declared, (announced, most)).await?,
     };
     if call.idempotency_key.is_some() {
         let said = [
@@ -167,8 +166,8 @@ fn empty() -> Problem {
 async fn received(
     mut upload: Upload,
     declared: DeclaredFile,
-    (announced, most): (&Announced, u64),
-) -> Result<AttachmentFile, Problem> {
+    (announced, most): (Announced, u64),
+) -> Result<(Announced, AttachmentFile), Problem> {
     let Some(first) = upload.next().await else {
         return Err(empty());
     };
@@ -181,19 +180,30 @@ async fn received(
         }
         Ok(())
     };
-    finished(written.await, writer).await
+    let written = written.await;
+    finished(written, writer, announced).await
 }
 
 /// Writes the one file of a form.
 async fn received_form(
     upload: Upload,
     boundary: &str,
-    (announced, most): (&Announced, u64),
-) -> Result<AttachmentFile, Problem> {
-    let pieces = stream::unfold(upload, |mut upload| async move {
-        let next = upload.next().await?;
-        Some((next.map_err(Interrupted), upload))
-    });
+    (announced, most): (Announced, u64),
+) -> Result<(Announced, AttachmentFile), Problem> {
+    let around = Arc::new(Around::default());
+    let pieces = stream::unfold(
+        (upload, Arc::clone(&around)),
+        |(mut upload, around)| async move {
+            let next = upload.next().await?;
+            // Whoever takes the form apart has looked through what came before.
+            let next = match around.is_spent() {
+                true => Err(too_much_around()),
+                false => next,
+            };
+            around.count(next.as_ref().map_or(0, Bytes::len));
+            Some((next.map_err(Interrupted), (upload, around)))
+        },
+    );
     // The writer knows the bound of the file itself.
     let sizes = SizeLimit::new().whole_stream(most.saturating_add(FORM_MAX));
     let constraints = Constraints::new().size_limit(sizes);
@@ -205,6 +215,7 @@ async fn received_form(
     if field.name() != Some("file") {
         return Err(one_part());
     }
+    around.enter_file();
     let declared = declared_file::of_part(&field)?;
     let first = field.chunk().await.map_err(refused)?;
     let first = first.filter(|first| !first.is_empty());
@@ -215,25 +226,72 @@ async fn received_form(
         while let Some(piece) = field.chunk().await.map_err(refused)? {
             writer.write(piece).await?;
         }
+        around.leave_file();
         drop(field);
         match form.next_field().await.map_err(refused)? {
             Some(_) => Err(one_part()),
             None => Ok(()),
         }
     };
-    finished(written.await, writer).await
+    let written = written.await;
+    finished(written, writer, announced).await
 }
 
 /// Ends a file of which all pieces have come, or lets it go.
 async fn finished(
     written: Result<(), Problem>,
     writer: AttachmentWriter,
-) -> Result<AttachmentFile, Problem> {
+    announced: Announced,
+) -> Result<(Announced, AttachmentFile), Problem> {
     if let Err(problem) = written {
         writer.abort().await;
         return Err(problem);
     }
-    Ok(writer.finish().await?)
+    // A client that leaves has this dropped. Where files are kept may have all of one by then, and put
+    // it in its place after it was asked to delete it: whatever was begun is awaited first.
+    let ending = async move {
+        let ended = writer.finish().await;
+        (announced, ended)
+    };
+    let ended = actix_web::rt::spawn(ending).await;
+    let (announced, file) = ended.map_err(|_| Problem::crashed())?;
+    Ok((announced, file?))
+}
+
+/// How much of a form was read before its file, or behind it. Whoever takes a form apart holds that, and
+/// looks through all of it with each piece that comes.
+#[derive(Debug, Default)]
+struct Around {
+    bytes: AtomicU64,
+    is_inside: AtomicBool,
+}
+
+impl Around {
+    fn enter_file(&self) {
+        self.is_inside.store(true, Ordering::Relaxed);
+    }
+
+    fn leave_file(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.is_inside.store(false, Ordering::Relaxed);
+    }
+
+    fn count(&self, bytes: usize) {
+        if !self.is_inside.load(Ordering::Relaxed) {
+            let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether no more of it may be read.
+    fn is_spent(&self) -> bool {
+        !self.is_inside.load(Ordering::Relaxed) && self.bytes.load(Ordering::Relaxed) >= FORM_MAX
+    }
+}
+
+fn too_much_around() -> Problem {
+    let reason = format!("must stand within {FORM_MAX} bytes of the form");
+    Problem::invalid("file", reason)
 }
 
 /// Why a form is refused.
@@ -260,8 +318,8 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let found = found(&call).await?;
     let attachments = &call.app.system.attachments;
-    // A page shows what comes from here alone.
-    if call.app.redirects_to_objects && !call.is_for_page() {
+    // A page shows what comes from here alone, and an address is one for GET.
+    if call.app.redirects_to_objects && call.method == Method::GET && !call.is_for_page() {
         let address = attachments
             .address(&found)
             .await

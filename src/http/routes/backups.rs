@@ -27,8 +27,8 @@ impl From<BackupError> for Problem {
             }
             BackupError::Store(error) => error.into(),
             BackupError::Storage(_) => {
-                tracing::warn!(%error, "backups can't be told of");
                 Problem::unavailable("where backups are kept does not answer", Outcome::None, 10)
+                    .because("backups can't be told of", &error)
             }
         }
     }

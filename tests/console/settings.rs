@@ -157,6 +157,11 @@ async fn a_wrong_value_is_told_at_its_field_and_what_was_filled_in_stays() {
             vec![("name", "Ours"), ("auto_close_after_minutes", "5")],
             "auto_close_after_minutes",
         ),
+        (
+            "settings/account",
+            vec![("name", "Ours"), ("retention_days", "0")],
+            "retention_days",
+        ),
     ] {
         let refused = admin
             .post(&format!("/console/{page}"), &fields)
@@ -164,6 +169,26 @@ async fn a_wrong_value_is_told_at_its_field_and_what_was_filled_in_stays() {
             .expect(422);
         let wrong = format!("id=\"wrong-{at}\"");
         assert!(refused.text.contains(&wrong), "{page}: {}", refused.text);
+    }
+}
+
+#[tokio::test]
+async fn an_admin_says_how_long_closed_conversations_are_kept() {
+    let server = Server::start();
+    let account = server.account().await;
+    let admin = Person::user(&account, "admin").await;
+    let page = "/console/settings/account";
+    let at = format!("/admin/v1/accounts/{}", account.account_id);
+    for (typed, kept) in [("30", json!(30)), ("", json!(null))] {
+        let etag = admin.get(page).await.expect(200).held("etag");
+        let fields = [
+            ("etag", &*etag),
+            ("name", "Ours"),
+            ("retention_days", typed),
+        ];
+        admin.post(page, &fields).await.expect(303);
+        let shown = account.operator().get(&at).await.expect(200);
+        assert_eq!(shown["retention_days"], kept, "{shown}");
     }
 }
 

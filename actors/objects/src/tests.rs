@@ -167,7 +167,8 @@ async fn what_is_left_of_an_upload_goes_with_its_name() {
         .unwrap();
     // As a process leaves it that is killed.
     std::mem::forget(upload);
-    let names = || std::fs::read_dir(folder.path().join("a")).unwrap().count();
+    // An empty folder goes, too.
+    let names = || std::fs::read_dir(folder.path().join("a")).map_or(0, Iterator::count);
     assert_eq!(names(), 2);
     objects.delete_upload("a/one").await.unwrap();
     assert_eq!(names(), 1);

@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// How much of a file may be written that the disk has not taken yet.
-pub(crate) const UNSYNCED_MAX: usize = 1 << 20;
+/// How many bytes of a file may be written that the disk has not taken yet, for the reason that
+/// [`SyncedWriter`] gives.
+pub const UNSYNCED_MAX: usize = 1 << 20;
 
 /// How much of a file is given back to the file system at once.
 const FREED_AT_ONCE: u64 = 16 << 20;

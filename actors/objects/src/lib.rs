@@ -32,8 +32,7 @@ use object_store::{
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use large_files::UNSYNCED_MAX;
-pub use large_files::{SyncedWriter, remove_large};
+pub use large_files::{SyncedWriter, UNSYNCED_MAX, remove_large};
 pub use location::{Location, NotALocation};
 pub use probe::Unusable;
 

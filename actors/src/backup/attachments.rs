@@ -10,15 +10,12 @@ use futures_util::TryStreamExt;
 use tokio::io::AsyncWriteExt;
 
 use super::packing;
-use colloquy_objects::{ObjectError, Pieces};
+use colloquy_objects::{ObjectError, Pieces, UNSYNCED_MAX};
 
 /// How much of attachments one tar file holds, unless a single one is longer.
 pub(super) const TAR_BYTES: u64 = 1 << 30;
 /// What a tar file consists of.
 const BLOCK: usize = 512;
-/// How much is written that the disk has not taken yet, for the reason that
-/// [`colloquy_objects::SyncedWriter`] gives.
-const UNSYNCED_MAX: usize = 1 << 20;
 
 /// Why an attachment is not in a tar file.
 #[derive(Debug, thiserror::Error)]
@@ -32,17 +29,17 @@ pub(super) enum TarError {
 /// A tar file that is being written.
 pub(super) struct TarFile {
     file: tokio::fs::File,
-    /// How long it is by now.
+    /// How many bytes were written to it so far.
     pub(super) bytes: u64,
     pub(super) attachments: u64,
     unsynced: usize,
 }
 
 impl TarFile {
-    /// Makes it, for nobody else.
+    /// Makes an empty one that only its owner may read.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The file can't be made.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         Ok(TarFile {
             file: tokio::fs::File::from_std(packing::private(path)?),
@@ -84,10 +81,10 @@ impl TarFile {
         Ok(())
     }
 
-    /// Ends it.
+    /// Writes the two empty blocks that end a tar file, and syncs it to the disk.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The file can't be written, or it is not known what the disk has.
     pub(super) async fn finish(mut self) -> io::Result<()> {
         self.write(&[0; 2 * BLOCK]).await?;
         self.file.sync_all().await
@@ -110,9 +107,7 @@ impl TarFile {
 /// # Errors
 /// It is none, or one of them is not whole.
 pub(super) fn count(tar: &Path) -> io::Result<u64> {
-    each(tar, |_, content| {
-        io::copy(content, &mut io::sink()).map(drop)
-    })
+    each(tar, |_, content| io::copy(content, &mut io::sink()))
 }
 
 /// Puts the attachments of a tar file below a folder, for nobody else; gives how many there are.
@@ -125,7 +120,7 @@ pub(super) fn extract(tar: &Path, folder: &Path) -> io::Result<u64> {
         if let Some(above) = path.parent() {
             colloquy_runtime::private_file::ensure_folder(above)?;
         }
-        io::copy(content, &mut packing::private(&path)?).map(drop)
+        io::copy(content, &mut packing::private(&path)?)
     })
 }
 
@@ -140,7 +135,7 @@ pub(super) fn sync(folder: &Path) -> io::Result<()> {
 /// Removes a folder with everything in it; one that is not there is gone already.
 ///
 /// # Errors
-/// Some of it is left.
+/// A part of the folder can't be removed, and is left.
 pub(super) fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -148,9 +143,10 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Hands on each attachment of a tar file with its name; `take` says how many bytes it has read of it.
 fn each(
     tar: &Path,
-    mut take: impl FnMut(PathBuf, &mut dyn Read) -> io::Result<()>,
+    mut take: impl FnMut(PathBuf, &mut dyn Read) -> io::Result<u64>,
 ) -> io::Result<u64> {
     let mut archive = tar::Archive::new(io::BufReader::new(File::open(tar)?));
     let mut attachments = 0;
@@ -165,31 +161,12 @@ fn each(
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let length = entry.size();
-        let mut content = Counted {
-            from: &mut entry,
-            bytes: 0,
-        };
-        take(name, &mut content)?;
-        if content.bytes != length {
+        if take(name, &mut entry)? != length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         attachments += 1;
     }
     Ok(attachments)
-}
-
-/// Counts what is read.
-struct Counted<R> {
-    from: R,
-    bytes: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(into)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(super) struct PackedFile {
 /// The attachments of a backup, in files of many.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AttachmentsOfBackup {
-    /// How many there are.
+    /// How many attachments the files hold together.
     pub(super) count: u64,
     pub(super) files: Vec<PackedFile>,
 }

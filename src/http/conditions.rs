@@ -40,7 +40,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Precondition>, Prob
 }
 
 /// Whether the caller already has what bears this tag (without quotes): compared weakly.
-pub(super) fn has_already(headers: &HeaderMap, etag: &str) -> bool {
+pub(crate) fn has_already(headers: &HeaderMap, etag: &str) -> bool {
     let mut values = headers
         .get_all(IF_NONE_MATCH)
         .filter_map(|value| value.to_str().ok())

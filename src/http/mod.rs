@@ -98,11 +98,12 @@ pub(crate) use authorization::{
 pub(crate) use body::{BodyReader, read_form};
 pub(crate) use budget::BudgetOwner;
 pub(crate) use client_certificate::check as check_client_certificate;
+pub(crate) use conditions::has_already;
 pub(crate) use forwarded::is_encrypted;
 pub(crate) use in_process::{Found, InProcess, Request, undecided};
 pub(crate) use operation::Verb;
 pub(crate) use output::FileContent;
-pub(crate) use problem::{Kind, Problem};
+pub(crate) use problem::{Kind, Outcome, Problem};
 pub(crate) use refused::{note as note_refusal, stranger};
 pub(crate) use request_metrics::{RequestTotals, bounds_ms};
 pub(crate) use same_site::check_same_site;

@@ -152,6 +152,138 @@ async fn a_file_of_the_inbox_is_a_download_for_whoever_may_see_its_message() {
     assert_eq!(get(&other).await.status(), 404);
 }
 
+/// A picture as a camera takes one: noise, so that it is large, with the Exif data that it was held
+/// upright (TIFF 6.0: tag 274, here 6) and where.
+fn photograph(width: u32, height: u32) -> Vec<u8> {
+    let mut state = 1_u32;
+    let noise = image::RgbImage::from_fn(width, height, |_, _| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let [_, red, green, blue] = state.to_be_bytes();
+        image::Rgb([red, green, blue])
+    });
+    let mut jpeg = Vec::new();
+    let encoder = image::codecs::jpeg::JpegEncoder::new(&mut jpeg);
+    noise.write_with_encoder(encoder).unwrap();
+    let tiff = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0at the seaside";
+    let mut exif = [b"Exif\0\0", &tiff[..]].concat();
+    let length = u16::try_from(exif.len() + 2).unwrap().to_be_bytes();
+    exif.splice(0..0, [0xff, 0xe1, length[0], length[1]]);
+    jpeg.splice(2..2, exif);
+    jpeg
+}
+
+/// The head of a PNG of so many pixels (gray), and nothing of them.
+fn bomb(side: u32) -> Vec<u8> {
+    let side = side.to_be_bytes();
+    let head = [&b"IHDR"[..], &side, &side, &[8, 0, 0, 0, 0]].concat();
+    let crc = !head.iter().fold(!0_u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    });
+    let start = b"\x89PNG\r\n\x1a\n\0\0\0\x0d";
+    [&start[..], &head, &crc.to_be_bytes(), &[0; 70_000]].concat()
+}
+
+/// An image as a message of its own: its attachment's address in the inbox, and the message's.
+async fn sent_image(account: &Account, conversation: &str, content: Vec<u8>) -> (String, String) {
+    let c = account.live();
+    let upload = c.call("POST", "/v1/attachments");
+    let upload = upload.with("content-disposition", "attachment; filename=\"photo.jpg\"");
+    let attachment = upload.bytes(content).await.expect(201).id("attachment_id");
+    let body = json!({"type": "image", "attachment_id": attachment});
+    let messages = format!("/v1/conversations/{conversation}/messages");
+    let message = c.post(&messages, body).await.expect(201).id("message_id");
+    (
+        format!("/console/inbox/attachments/{attachment}"),
+        format!("{messages}/{message}"),
+    )
+}
+
+#[tokio::test]
+async fn an_image_is_shown_small_and_upright_and_tells_nothing_of_its_place() {
+    let server = Server::start();
+    let account = server.account().await;
+    let (browser, id) = open_conversation(&server, &account).await;
+    let original = photograph(1_200, 800);
+    assert!(original.windows(7).any(|part| part == b"seaside"));
+    let (at, message) = sent_image(&account, &id, original.clone()).await;
+    let script = "const image = document.querySelector('#messages .picture img');
+        return image?.complete && image.naturalWidth ? [image.naturalWidth, image.naturalHeight] : null";
+    let size = until("the thumbnail", SOON, async || {
+        let found = browser.run(script, Vec::new()).await;
+        found.is_array().then_some(found)
+    })
+    .await;
+    assert_eq!(size, json!([320, 480]));
+    browser.picture("inbox-thumbnail").await;
+
+    let agent = Person::user(&account, "agent").await;
+    let get = async |person: &Person, at: &str, header: (&'static str, &str)| {
+        let (http, base) = person.raw();
+        let asked = http.get(format!("{base}{at}")).header(header.0, header.1);
+        let cookie = person.cookie.clone().unwrap_or_default();
+        asked.header("cookie", cookie).send().await.unwrap()
+    };
+    let plain = ("accept", "image/*");
+    let small = format!("{at}/thumbnail");
+    let shown = get(&agent, &small, plain).await;
+    assert_eq!(shown.status(), 200);
+    let header = |name: &str| shown.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header("content-type"), "image/jpeg");
+    assert_eq!(header("cache-control"), "private, no-cache");
+    assert_eq!(header("x-content-type-options"), "nosniff");
+    assert!(header("content-security-policy").contains("sandbox"));
+    let tag = header("etag");
+    let content = shown.bytes().await.unwrap();
+    assert!(content.len() * 4 < original.len(), "{}", content.len());
+    assert!(!content.windows(7).any(|part| part == b"seaside"));
+    let again = get(&agent, &small, ("if-none-match", &tag)).await;
+    assert_eq!(again.status(), 304);
+    let part = get(&agent, &small, ("range", "bytes=0-9")).await;
+    assert_eq!(part.status(), 400);
+    let whole = get(&agent, &at, plain).await.bytes().await.unwrap();
+    assert_eq!(whole, original);
+
+    // Nobody else has it, and it goes with its message.
+    let stranger = Person::stranger(&server);
+    assert_eq!(get(&stranger, &small, plain).await.status(), 303);
+    let other = server.account().await;
+    let other = Person::user(&other, "admin").await;
+    assert_eq!(get(&other, &small, plain).await.status(), 404);
+    account.live().delete(&message).await.expect(204);
+    assert_eq!(get(&agent, &small, plain).await.status(), 404);
+    let again = get(&agent, &small, ("if-none-match", &tag)).await;
+    assert_eq!(again.status(), 404);
+}
+
+#[tokio::test]
+async fn of_what_is_small_damaged_or_too_large_no_thumbnail_is_made() {
+    let server = Server::start();
+    let account = server.account().await;
+    let id = account.live().conversation().await;
+    let agent = Person::user(&account, "agent").await;
+    let mut damaged = photograph(1_200, 800);
+    damaged.truncate(70_000);
+    damaged[600..].fill(0);
+    for content in [photograph(60, 40), damaged, bomb(60_000), bomb(0)] {
+        let (at, _) = sent_image(&account, &id, content.clone()).await;
+        let (http, base) = agent.raw();
+        let asked = http.get(format!("{base}{at}/thumbnail"));
+        let cookie = agent.cookie.clone().unwrap();
+        let shown = asked.header("cookie", cookie).send().await.unwrap();
+        assert_eq!(shown.status(), 200);
+        assert!(shown.bytes().await.unwrap() == content);
+    }
+    let upload = account.live().call("POST", "/v1/attachments");
+    let text = upload.bytes(*b"no image").await.expect(201);
+    let at = format!(
+        "/console/inbox/attachments/{}/thumbnail",
+        text.id("attachment_id")
+    );
+    assert_eq!(agent.get(&at).await.status, 404);
+}
+
 #[tokio::test]
 async fn a_file_comes_from_a_page_of_ours_and_is_sent_once() {
     let server = Server::start();

@@ -23,6 +23,9 @@ const LARGE_BYTES_MIN: usize = 1 << 20;
 /// From this many bytes on, a comparison may take so long that one on every core is noticed.
 const LONG_COMPARISON_BYTES_MIN: usize = 1 << 16;
 
+/// Pictures that are unpacked at once.
+const PICTURES_MAX: usize = 1;
+
 static LIMITS: OnceLock<ComputeLimits> = OnceLock::new();
 
 /// Computes over this many bytes for an account, in a time in proportion to them; in place when
@@ -118,16 +121,16 @@ impl ComputeRequest {
             Effort::Linear => self.is_large(),
             Effort::Comparison => self.bytes >= LONG_COMPARISON_BYTES_MIN,
         };
-        let core = is_long.then(cores::reserve_core);
-        ComputePermit {
-            held: Some(Arc::new(Held {
-                _permit: permit,
-                _core: core,
-            })),
-            is_long,
-            abandoned: None,
-        }
+        ComputePermit::held(permit, is_long)
     }
+}
+
+/// Waits for a permit to unpack a picture, which takes long, and far more memory than its file; `None`
+/// when there was none in time.
+pub async fn picture_permit(tenant: Tenant) -> Option<ComputePermit> {
+    let pictures = &semaphores().pictures;
+    let permit = pictures.acquire(tenant, 0, ComputeLimits::get().wait_max);
+    permit.await.map(|permit| ComputePermit::held(permit, true))
 }
 
 /// The right to compute. It is held by the computation: a caller that leaves does not end it.
@@ -155,6 +158,18 @@ impl ComputePermit {
         is_long: false,
         abandoned: None,
     };
+
+    fn held(permit: FairPermit, is_long: bool) -> Self {
+        let core = is_long.then(cores::reserve_core);
+        ComputePermit {
+            held: Some(Arc::new(Held {
+                _permit: permit,
+                _core: core,
+            })),
+            is_long,
+            abandoned: None,
+        }
+    }
 
     /// Computes on another thread, or in place when that is quicker; `None` when it panicked, which
     /// has been logged.
@@ -312,6 +327,8 @@ struct Semaphores {
     comparisons: FairSemaphore,
     /// Comparisons of many bytes take memory in proportion to them.
     large_comparisons: FairSemaphore,
+    /// Pictures take memory whatever their size in bytes.
+    pictures: FairSemaphore,
 }
 
 fn semaphores() -> &'static Semaphores {
@@ -327,6 +344,7 @@ fn semaphores() -> &'static Semaphores {
                 limits.large_comparisons_max,
                 limits.large_comparison_bytes,
             ),
+            pictures: FairSemaphore::new(PICTURES_MAX),
         }
     })
 }

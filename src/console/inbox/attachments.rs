@@ -57,7 +57,9 @@ pub(super) fn attachment(attachment: &Value) -> Markup {
     let (name, is_image) = (name(attachment), is_shown(text(attachment, "content_type")));
     html! {
         @if is_image {
-            a.picture href=(at) target="_blank" rel="noopener" { img src=(at) alt=(name) loading="lazy"; }
+            a.picture href=(at) target="_blank" rel="noopener" {
+                img src={ (at) "/thumbnail" } alt=(name) loading="lazy";
+            }
         }
         p.words { a href=(at) download[!is_image] target="_blank" rel="noopener" dir="auto" { (name) }
             " " span.faint { (bytes(number(attachment, "bytes"))) } }

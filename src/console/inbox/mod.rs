@@ -4,6 +4,7 @@
 //! - here: the list, and the whole page
 //! - `thread.rs` the open conversation: its messages, and what is done with it
 //! - `attachments.rs` a file as it is sent and shown
+//! - `thumbnail.rs` an image, small
 //! - `messages.rs` one message as it is shown, sent, edited and redacted
 //! - `refused.rs` what was typed and refused where no script keeps it
 
@@ -11,6 +12,7 @@ mod attachments;
 mod messages;
 mod refused;
 mod thread;
+mod thumbnail;
 
 use futures_util::future::join_all;
 use maud::{Markup, html};
@@ -58,6 +60,9 @@ pub(super) async fn answer(
     let path = asked.path.get(1..).unwrap_or_default();
     if let (["attachments", id], None) = (path, &asked.form) {
         return attachments::show(session, id).await;
+    }
+    if let (["attachments", id, "thumbnail"], None) = (path, &asked.form) {
+        return thumbnail::show(visit, session, id).await;
     }
     if let (["ticket"], Some(_)) = (path, &asked.form) {
         let nothing = serde_json::json!({});

@@ -27,6 +27,9 @@ struct Record {
     documents: Modes<Vec<String>>,
     reads: Vec<Read>,
     repeats: Vec<Repeat>,
+    /// None in the earliest ones.
+    #[serde(default)]
+    clients: Vec<OAuthClient>,
 }
 
 #[derive(Deserialize)]
@@ -62,8 +65,18 @@ struct Repeat {
     answer: Value,
 }
 
+/// A client that gets tokens for itself.
+#[derive(Deserialize)]
+struct OAuthClient {
+    client_id: String,
+    client_secret: String,
+}
+
 impl Record {
     fn client(&self, server: &Server, name: &str) -> Client {
+        if name == "operator" {
+            return server.operator();
+        }
         server.with_key(match name {
             "test" => &self.keys.test,
             "live" => &self.keys.live,
@@ -126,7 +139,13 @@ async fn assert_shown(server: &Server, record: &Record) {
             (shown.status != 503).then_some(shown)
         });
         let shown = shown.await.expect(200);
-        if let Some(difference) = differs(&shown.body, answer, "") {
+        // What is no JSON was written down as text.
+        let body = if answer.is_string() {
+            json!(String::from_utf8_lossy(&shown.bytes))
+        } else {
+            shown.body.clone()
+        };
+        if let Some(difference) = differs(&body, answer, "") {
             panic!("GET {path} with the {key} key: {difference}");
         }
     }
@@ -135,6 +154,23 @@ async fn assert_shown(server: &Server, record: &Record) {
         .get("/v1/conversations")
         .await
         .error(401, "unauthorized", "");
+}
+
+async fn assert_clients_are_served(server: &Server, record: &Record) {
+    for client in &record.clients {
+        let form = format!(
+            "grant_type=client_credentials&client_id={}&client_secret={}",
+            client.client_id, client.client_secret
+        );
+        let token = server
+            .anonymous()
+            .call("POST", "/oauth/token")
+            .with("content-type", "application/x-www-form-urlencoded")
+            .bytes(form);
+        let token = token.await.expect(200).id("access_token");
+        let reader = server.with_key(&token);
+        reader.get("/v1/conversations").await.expect(200);
+    }
 }
 
 async fn assert_repeated(server: &Server, record: &Record) {
@@ -180,8 +216,9 @@ async fn write_on(c: &Client, conversations: &[String], documents: &[String]) {
     assert!(now.total() > events + u64::try_from(changes).unwrap());
 }
 
-/// Runs `colloquy migrate` on the store in a folder; gives what it says on stdout.
-fn migrated(folder: &Folder, options: &[&str]) -> String {
+/// Runs `colloquy migrate` on the store in a folder; gives what it says on stdout, and how far it was, line
+/// by line.
+fn migrated(folder: &Folder, options: &[&str]) -> (String, Vec<String>) {
     let mut command = process::colloquy();
     let command = command
         .arg("migrate")
@@ -189,7 +226,30 @@ fn migrated(folder: &Folder, options: &[&str]) -> String {
         .current_dir(folder.work());
     let done = command.output().unwrap();
     assert!(done.status.success(), "{done:?}");
-    String::from_utf8(done.stdout).unwrap()
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let progress = text(done.stderr).lines().map(str::to_owned).collect();
+    (text(done.stdout), progress)
+}
+
+/// That a line was written before each step, and one at the end.
+fn check_progress(lines: &[String]) {
+    let Some(steps) = lines.len().checked_sub(1) else {
+        return;
+    };
+    for (taken, line) in lines.iter().enumerate() {
+        let filled = 20 * taken / steps;
+        let bar = format!("[{}{}]", "#".repeat(filled), ".".repeat(20 - filled));
+        let expected = format!("{bar} {taken} of {steps}  ");
+        assert!(line.starts_with(&expected), "{line}");
+        assert!(line.len() > expected.len() + 10, "{line}");
+    }
+}
+
+fn schema_version(folder: &Folder) -> Value {
+    let file = folder.work().join("data/colloquy.db");
+    stored::query(&file, "PRAGMA user_version", &[])
+        .remove(0)
+        .remove(0)
 }
 
 /// Everything that stands in a folder, to the byte.
@@ -205,19 +265,27 @@ fn everything_in(folder: &Folder) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[tokio::test]
 async fn an_earlier_file_that_is_migrated_first_answers_the_same_to_the_byte() {
+    let mut earlier = 0;
     for archive in archives() {
         let (first, record) = unpacked(&archive);
         let (second, _) = unpacked(&archive);
         let before = everything_in(&first);
-        let tried = migrated(&first, &["--dry-run"]);
+        let version = schema_version(&first);
+        let (tried, of_trial) = migrated(&first, &["--dry-run"]);
         assert!(
             tried.contains("was left so") && tried.contains("is sound"),
             "{tried}"
         );
         assert!(everything_in(&first) == before, "{}", archive.display());
-        let done = migrated(&first, &[]);
-        assert!(!done.contains("(0 steps"), "{done}");
-        let again = migrated(&first, &[]);
+        let (done, progress) = migrated(&first, &[]);
+        check_progress(&progress);
+        assert_eq!(progress, of_trial);
+        let is_of_today = schema_version(&first) == version;
+        let told = format!("({} steps", progress.len().saturating_sub(1));
+        assert!(done.contains(&told), "{done}");
+        assert_eq!(progress.is_empty(), is_of_today, "{done}");
+        earlier += u32::from(!is_of_today);
+        let (again, _) = migrated(&first, &[]);
         assert!(again.contains("(0 steps"), "{again}");
         let written_at = DateTime::from_timestamp_secs(record.written_at).unwrap();
         let first = Clock::start_at(written_at, first);
@@ -235,6 +303,7 @@ async fn an_earlier_file_that_is_migrated_first_answers_the_same_to_the_byte() {
             assert_eq!(shown(&first).await, shown(&second).await, "{}", read.path);
         }
     }
+    assert!(earlier > 0);
 }
 
 #[test]
@@ -265,6 +334,7 @@ async fn what_a_released_binary_wrote_is_shown_repeated_written_on_and_sound() {
         let mut server = Clock::start_at(written_at, folder);
         assert_shown(&server, &record).await;
         assert_repeated(&server, &record).await;
+        assert_clients_are_served(&server, &record).await;
         let (test, live) = (
             record.client(&server, "test"),
             record.client(&server, "live"),

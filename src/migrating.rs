@@ -1,4 +1,4 @@
-//! `colloquy migrate`: description the store's file to the version of this binary before a server is started
+//! `colloquy migrate`: brings the store's file to the version of this binary before a server is started
 //! on it, or does so to a copy (a dry run).
 
 use std::fmt::Write as _;

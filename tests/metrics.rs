@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use crate::support::documents::DOCUMENTS;
 use crate::support::server::{Server, Setup, shared};
 use crate::support::{Authority, Client, tool, until};
 
@@ -136,6 +138,70 @@ async fn saturation_is_a_share_of_what_there_is_by_cause() {
         (saturation(&operator, "cpu").await < busy / 2.0).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn saturation_tells_of_bodies_answers_and_commits_that_wait() {
+    let server = Setup::default()
+        .env("COLLOQUY__LIMITS__BODIES_IN_FLIGHT_BYTES", "33554432")
+        .env("COLLOQUY__LIMITS__ANSWERS_IN_FLIGHT_BYTES", "33554432")
+        .start();
+    let operator = server.operator();
+    let account = server.account().await;
+    let c = account.test();
+    let reaches = async |cause: &str, least: f64| {
+        until(&format!("{cause} count"), SOON, async || {
+            (saturation(&operator, cause).await >= least).then_some(())
+        })
+        .await;
+    };
+    let falls = async |cause: &str| {
+        until(&format!("{cause} count no more"), SOON, async || {
+            (saturation(&operator, cause).await < 0.05).then_some(())
+        })
+        .await;
+    };
+    let begun = async |head: &str| {
+        let mut line = TcpStream::connect(server.address()).await.unwrap();
+        let key = account.test_key();
+        let request = format!("{head}\r\nHost: test\r\nAuthorization: Bearer {key}\r\n");
+        line.write_all(request.as_bytes()).await.unwrap();
+        line
+    };
+
+    // An account may have a quarter of the bytes.
+    let mut line = begun("POST /v1/attachments HTTP/1.1").await;
+    line.write_all(b"Content-Length: 8000000\r\n\r\nx")
+        .await
+        .unwrap();
+    reaches("bodies", 0.2).await;
+    drop(line);
+    falls("bodies").await;
+
+    let content = json!({"title": "Long", "content": "x".repeat(8_000_000)});
+    let document = c.post(DOCUMENTS, content).await.expect(201).id("id");
+    let mut line = begun(&format!("GET {DOCUMENTS}/{document} HTTP/1.1")).await;
+    line.write_all(b"\r\n").await.unwrap();
+    reaches("answers", 0.2).await;
+    drop(line);
+    falls("answers").await;
+
+    // Of 1,024 works that one transaction takes.
+    let load: Vec<_> = (0..128)
+        .map(|_| {
+            let c = c.clone();
+            tokio::spawn(async move {
+                loop {
+                    c.customer().await;
+                }
+            })
+        })
+        .collect();
+    reaches("store", 0.03).await;
+    for one in load {
+        one.abort();
+    }
+    falls("store").await;
 }
 
 #[tokio::test]

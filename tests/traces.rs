@@ -208,6 +208,30 @@ async fn a_collector_that_is_away_costs_traces_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_half_of_the_requests_is_traced_where_the_ratio_is_a_half() {
+    let collector = Collector::start();
+    let mut server = collector.setup("0.5").start();
+    let c = server.account().await.test();
+    let conversation = c.conversation().await;
+    let mut traces = Vec::new();
+    for _ in 0..200 {
+        traces.push(trace_of(
+            &sent(&c, &conversation, "one of many", None).await,
+        ));
+    }
+    // What was recorded is sent before the end.
+    server.term();
+    // Seven standard deviations below and above.
+    let sampled = until("they are written", SOON, async || {
+        let told = collector.text();
+        let sampled = traces.iter().filter(|trace| told.contains(*trace)).count();
+        (sampled >= 50).then_some(sampled)
+    })
+    .await;
+    assert!(sampled <= 150, "{sampled}");
+}
+
+#[tokio::test]
 async fn a_collector_is_shown_the_authorization_that_the_settings_give() {
     let collector = Receiver::start().await;
     let server = Setup::default()

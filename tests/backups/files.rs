@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{GIVEN, MASTER_KEY, backed_up, folder_of, made, refused, restored, restored_soundly};
+use super::{
+    GIVEN, MASTER_KEY, SOON, backed_up, folder_of, made, refused, restored, restored_soundly,
+};
 use crate::support::attachments::{content_of, uploaded};
 use crate::support::files::{below, files_with};
 use crate::support::server::{Folder, Server};
-use crate::support::{Client, unique};
+use crate::support::{Client, unique, until};
 
 /// Sends a message with a file of this content; gives the message's path and the file's identifier.
 async fn sent(c: &Client, conversation: &str, content: &[u8]) -> (String, String) {
@@ -136,6 +138,69 @@ async fn a_file_that_is_lost_keeps_nothing_else_from_a_backup_and_is_told() {
         "{said}"
     );
     assert!(!said.contains(&there), "{said}");
+}
+
+#[tokio::test]
+async fn files_that_are_redacted_while_a_backup_is_made_are_erased_of_it_too() {
+    let mut server = backed_up().start();
+    let account = server.account().await;
+    let (c, operator) = (account.test(), server.operator());
+    // They are copied first, which takes a while.
+    let other = c.conversation().await;
+    for _ in 0..3 {
+        sent(&c, &other, &vec![0; 20_000_000]).await;
+    }
+    // Until some are erased between the copy of the store and that of their files.
+    let mut rounds = 0..20;
+    let (mut again, lost) = loop {
+        rounds.next().expect("some are redacted in time");
+        let conversation = c.conversation().await;
+        let mut sent_now = Vec::new();
+        for _ in 0..40 {
+            sent_now.push(sent(&c, &conversation, b"soon redacted").await);
+        }
+        let redacted = async {
+            for (message, _) in &sent_now {
+                c.delete(message).await.expect(204);
+            }
+        };
+        let (made, ()) = tokio::join!(made(&operator), redacted);
+        let folder = restored_soundly(made["url"].as_str().unwrap(), &[]);
+        let again = backed_up().known().start_in(folder);
+        let copy = again.with_key(account.test_key());
+        let at = format!("/v1/conversations/{conversation}/messages?limit=100");
+        let messages = copy.get(&at).await.expect(200);
+        let unredacted = messages
+            .data()
+            .iter()
+            .filter(|one| one["redacted"] == false);
+        let known: Vec<String> = unredacted
+            .map(|one| {
+                one["attachment"]["attachment_id"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        if made["attachments"].as_u64().unwrap() < 3 + known.len() as u64 {
+            break (again, known);
+        }
+    };
+    server.term();
+    let copy = again.with_key(account.test_key());
+    let kept = below(&again.work().join("data/objects"));
+    for attachment in &lost {
+        let is_kept = kept.iter().any(|file| file.ends_with(attachment));
+        let status = if is_kept { 200 } else { 404 };
+        until("what has no bytes is not there", SOON, async || {
+            let shown = copy.get(&format!("/v1/attachments/{attachment}")).await;
+            (shown.status == status).then_some(())
+        })
+        .await;
+        copy.get(&content_of(attachment)).await.expect(status);
+    }
+    again.term();
+    again.assert_sound();
 }
 
 #[tokio::test]

@@ -189,6 +189,7 @@ async fn what_happens_elsewhere_shows_by_itself_once_and_in_order() {
     let script = "return [...document.querySelectorAll('#messages article')].map((one) => Number(one.dataset.seq))";
     let numbers: Vec<u64> = serde_json::from_value(browser.run(script, vec![]).await).unwrap();
     assert_eq!(numbers, (1..=30).collect::<Vec<_>>());
+    browser.shows("#side", "Messages\n30").await;
     // Another conversation comes to the top of the list, and the open one closes.
     let customer = account
         .live()

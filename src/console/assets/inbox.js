@@ -208,7 +208,7 @@
     const conversation = event.data.conversation_id;
     if (event.event === "message.created") {
       typing.delete(event.data.sender_id);
-      if (conversation === open) catchUp();
+      if (conversation === open) { catchUp(); refreshSide(); }
     }
     if (event.event === "message.updated" && conversation === open) {
       ask(`${base}/messages/${event.data.message_id}`).then((text) => place(parsed(text))).catch(() => {});
@@ -234,7 +234,7 @@
       if (frame.type === "subscribed") {
         wait = 250;
         root.dataset.line = "up";
-        if (open) { tell({ type: "presence", conversation_id: open, state: isHere() }); catchUp(); refreshHead(); }
+        if (open) { tell({ type: "presence", conversation_id: open, state: isHere() }); catchUp(); refreshHead(); refreshSide(); }
         refreshList();
       }
       if (frame.type === "event") heard(frame.event);

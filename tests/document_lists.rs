@@ -195,6 +195,50 @@ async fn a_list_holds_and_counts_only_what_one_may_read() {
 }
 
 #[tokio::test]
+async fn where_a_document_stands_is_told_to_nobody_who_may_not_read_it() {
+    let (_account, c) = account_with_client().await;
+    let user = c.user("agent").await;
+    let mine = c.acting_for(&user);
+    let hidden = titled(&c, &["Layoff plan"]).await.remove(0);
+    let own = titled(&mine, &["Lawn", "Lazy"]).await;
+    let at =
+        |sort: &str, place: &str| format!("{DOCUMENTS}?sort={sort}&order=asc&{place}={hidden}");
+    for sort in ["title", "updated_at"] {
+        for place in ["after", "before"] {
+            mine.get(&at(sort, place))
+                .await
+                .error(400, "invalid_request", place);
+            c.get(&at(sort, place)).await.expect(200);
+        }
+    }
+    let share = format!("{DOCUMENTS}/{hidden}/collaborators");
+    let reader = json!({"user_id": user, "role": "viewer"});
+    c.post(&share, reader).await.expect(201);
+    let behind = mine.get(&at("title", "after")).await.expect(200);
+    assert_eq!(behind.column("id"), own[1..]);
+    c.delete(&format!("{share}/{user}")).await.expect(204);
+    mine.get(&at("title", "after"))
+        .await
+        .error(400, "invalid_request", "after");
+    // By title one in the bin has its place, by change it has lost it.
+    c.delete(&format!("{DOCUMENTS}/{}", own[0]))
+        .await
+        .expect(204);
+    let behind = mine.get(&format!(
+        "{DOCUMENTS}?sort=title&order=asc&after={}",
+        own[0]
+    ));
+    assert_eq!(behind.await.expect(200).column("id"), own[1..]);
+    let lost = mine.get(&format!("{DOCUMENTS}?sort=updated_at&after={}", own[0]));
+    lost.await.error(400, "invalid_request", "after");
+    let bin = mine.get(&format!(
+        "{DOCUMENTS}?sort=updated_at&deleted=true&after={}",
+        own[0]
+    ));
+    bin.await.expect(200);
+}
+
+#[tokio::test]
 async fn sorting_by_title_and_by_change_goes_both_ways() {
     let (_account, c) = account_with_client().await;
     let ids = titled(&c, &["beta", "alpha", "gamma"]).await;

@@ -148,9 +148,17 @@ pub(super) async fn page(
             let mut filter = doc! {
                 "_id": int(at.number), "tail": int(at.tail), "tenant": query.tenant.number(),
             };
-            // By creation, an identifier says its place even when what it named is gone.
+            // By creation, an identifier says its place even when what it named is gone. By another order
+            // that tells of the title, or when it was changed, which only whoever may read it is to
+            // know; and what was put into the bin has lost its place by change.
             if query.sort != DocumentOrder::Creation {
                 filter.insert("gone", false);
+                if let Some(reader) = query.reader {
+                    filter.insert("readers", may_read(reader, None));
+                }
+            }
+            if query.sort == DocumentOrder::Update {
+                filter.insert("deleted", query.deleted);
             }
             let place = one::<PlaceRow>(collections, DOCUMENTS, filter).await?;
             Some(place.ok_or(ReadError::NoCursor(field))?)

@@ -14,6 +14,7 @@ use crate::store::{DocumentOrder, DocumentQuery, DocumentRow, IndexedDocument, S
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
+use colloquy_model::id::UserId;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
@@ -81,17 +82,7 @@ fn filters(query: &DocumentQuery) -> Where {
     filter.and("scope = ?", query.tenant.number());
     filter.and("deleted = ?", i64::from(query.deleted));
     if let Some(reader) = query.reader {
-        let user = filter.value(int(reader.number().0));
-        let role = match query.role {
-            Some(role) => format!(
-                " GROUP BY document HAVING max(role) = {}",
-                filter.value(role)
-            ),
-            None => String::new(),
-        };
-        filter.conditions.push(format!(
-            "n IN (SELECT document FROM readers WHERE user IN (0, {user}){role})"
-        ));
+        may_read(&mut filter, reader, query.role);
     }
     if let Some(owner) = query.owner {
         filter.and("owner = ?", int(owner.number().0));
@@ -103,6 +94,40 @@ fn filters(query: &DocumentQuery) -> Where {
         filter.and("updated_at > ?", after.0);
     }
     filter
+}
+
+/// Those that somebody may read, in this role where one is given.
+fn may_read(filter: &mut Where, reader: UserId, role: Option<i64>) {
+    let user = filter.value(int(reader.number().0));
+    let role = match role {
+        Some(role) => format!(
+            " GROUP BY document HAVING max(role) = {}",
+            filter.value(role)
+        ),
+        None => String::new(),
+    };
+    filter.conditions.push(format!(
+        "n IN (SELECT document FROM readers WHERE user IN (0, {user}){role})"
+    ));
+}
+
+/// Whether a list that is not by creation may begin at this document. Where it stands tells of its title,
+/// or when it was changed, which only whoever may read it is to know; and what was put into the bin
+/// has lost its place by change.
+fn has_place(
+    connection: &Connection,
+    query: &DocumentQuery,
+    number: EntityNumber,
+) -> rusqlite::Result<bool> {
+    let mut filter = Where::default();
+    filter.and("n = ?", int(number.0));
+    if query.sort == DocumentOrder::Update {
+        filter.and("deleted = ?", i64::from(query.deleted));
+    }
+    if let Some(reader) = query.reader {
+        may_read(&mut filter, reader, None);
+    }
+    Ok(filter.total(connection, "count(*)", "documents")? > 0)
 }
 
 /// Whether the total stands in a counter.
@@ -127,9 +152,15 @@ pub(super) fn page(
         };
         // By creation, an identifier says its place even when what it named is gone: its events are
         // still there.
-        let known = identifiers::is_there(connection, query.tenant, subject)?
-            || (query.sort == DocumentOrder::Creation
-                && identifiers::was_document(connection, query.tenant, subject)?);
+        let is_there = identifiers::is_there(connection, query.tenant, subject)?;
+        let known = match query.sort {
+            DocumentOrder::Creation => {
+                is_there || identifiers::was_document(connection, query.tenant, subject)?
+            }
+            DocumentOrder::Update | DocumentOrder::Title => {
+                is_there && has_place(connection, query, at.number)?
+            }
+        };
         if !known {
             return Ok(Err(field));
         }

@@ -462,6 +462,47 @@ async fn a_refused_place_is_decided_anew_and_the_others_are_not() {
 }
 
 #[tokio::test]
+async fn a_key_is_its_requests_also_where_the_first_operations_are_refused() {
+    let (_account, c) = account_with_client().await;
+    let conversation = c.conversation().await;
+    let key = unique("bulk");
+    let send = |operations: Value| bulk(&c, operations).with("idempotency-key", &key);
+    let refused = message(NOBODY, "to nobody");
+    let all = json!([
+        refused,
+        message(&conversation, ""),
+        message(&conversation, "one"),
+        message(&conversation, "two")
+    ]);
+    let first = send(all.clone()).await.expect(200);
+    assert_eq!(statuses(&first), [404, 400, 201, 201]);
+    let reused = async |answer: Answer| {
+        answer.error(422, "idempotency_key_reused", "*");
+    };
+    let other = c.post("/v1/customers", json!({"name": "Ada"}));
+    reused(other.with("idempotency-key", &key).await).await;
+    for others in [
+        json!([message(&conversation, "three")]),
+        json!([refused, message(&conversation, "three")]),
+        json!([message(&conversation, "one"), message(&conversation, "two")]),
+        json!([message(&conversation, "one"), refused, refused, refused]),
+    ] {
+        reused(send(others).await).await;
+    }
+    let again = send(all).await.expect(200);
+    assert_eq!(again.body, first.body);
+    let messages = format!("/v1/conversations/{conversation}/messages?order=asc");
+    let messages = c.get(&messages).await.expect(200);
+    assert_eq!(messages.column("content"), ["one", "two"]);
+    // Where all are refused, nothing has changed: the key is free.
+    let free = unique("bulk");
+    let sent = bulk(&c, json!([refused, refused])).with("idempotency-key", &free);
+    assert_eq!(statuses(&sent.await.expect(200)), [404, 404]);
+    let other = c.post("/v1/customers", json!({"name": "Ada"}));
+    other.with("idempotency-key", &free).await.expect(201);
+}
+
+#[tokio::test]
 async fn a_repeat_after_kill_9_goes_on_where_it_stopped() {
     // Each operation costs more than the one before where the tests' server of MongoDB's protocol
     // reads whole collections.

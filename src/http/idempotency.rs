@@ -129,69 +129,131 @@ pub(super) enum PartState {
     Answered(Answer),
 }
 
-/// Reserves the call's key for each of its operations, as they came. The first has the key itself,
-/// so that another request with the same key meets it. Either none is refused here, or nothing
-/// stays reserved.
-pub(super) async fn reserve_parts(
-    call: &ApiCall,
-    operations: &[Box<RawValue>],
-) -> Result<Vec<PartState>, Problem> {
-    let mut places = Vec::with_capacity(operations.len());
-    let mut waits = false;
-    for place in 0..operations.len() {
-        match look_at_part(call, operations, place).await? {
-            Some(state) => places.push(state),
-            None => waits = true,
+/// The operations of a request as they came, each with a key of its own. The first that is carried out
+/// has the caller's key itself, so that another request with it meets that operation.
+pub(super) struct Parts<'c> {
+    call: &'c ApiCall,
+    operations: &'c [Box<RawValue>],
+    /// The place of the operation that has the caller's key; none where those that had it were refused.
+    first: Option<usize>,
+}
+
+impl<'c> Parts<'c> {
+    /// Reserves the key of each operation. Either none is refused here, or nothing stays reserved.
+    pub(super) async fn reserve(
+        call: &'c ApiCall,
+        operations: &'c [Box<RawValue>],
+    ) -> Result<(Self, Vec<PartState>), Problem> {
+        let mut parts = Parts {
+            call,
+            operations,
+            first: None,
+        };
+        // Of an earlier request any of them may have been the first.
+        let mut first = None;
+        for place in 0..operations.len() {
+            parts.first = Some(place);
+            match parts.look(place).await? {
+                Some(Known::Reused) => {}
+                known => {
+                    first = Some(known);
+                    break;
+                }
+            }
+        }
+        let mut first = Some(state(first.ok_or_else(reused)?)?);
+        let mut places = Vec::with_capacity(operations.len());
+        let mut waits = false;
+        for place in 0..operations.len() {
+            let found = match first.take_if(|_| parts.first == Some(place)) {
+                Some(first) => first,
+                None => state(parts.look(place).await?)?,
+            };
+            match found {
+                Some(state) => places.push(state),
+                None => waits = true,
+            }
+        }
+        if waits {
+            Err(Problem::key_in_use())
+        } else {
+            Ok((parts, places))
         }
     }
-    if waits {
-        Err(Problem::key_in_use())
-    } else {
-        Ok(places)
+
+    /// Reserves the key of the operation at this place once more: what was reserved for it has ended with
+    /// a commit that met another node's.
+    pub(super) async fn reserve_anew(&self, place: usize) -> Result<PartState, Problem> {
+        let found = state(self.look(place).await?)?;
+        found.ok_or_else(Problem::key_in_use)
+    }
+
+    /// The operation at this place was refused: where it had the caller's key, the next one gets it.
+    pub(super) fn refused(&mut self, place: usize) {
+        if self.first == Some(place) {
+            self.first = None;
+        }
+    }
+
+    /// The same operation, with the caller's key where nothing has it any more.
+    pub(super) async fn next(
+        &mut self,
+        place: usize,
+        pending: PartState,
+    ) -> Result<PartState, Problem> {
+        if self.first.is_some() || matches!(pending, PartState::Answered(_)) {
+            return Ok(pending);
+        }
+        self.first = Some(place);
+        match self.look(place).await? {
+            Some(Known::Fresh(reservation)) => Ok(PartState::Pending(Some(reservation))),
+            Some(Known::Replay(answer)) => Ok(PartState::Answered(answer)),
+            // Another request came in between.
+            None | Some(Known::Running | Known::Reused) => {
+                self.first = None;
+                Ok(pending)
+            }
+        }
+    }
+
+    /// The key of the operation at this place, where the request has one.
+    pub(super) fn key(&self, place: usize) -> Option<String> {
+        let key = self.call.idempotency_key.as_ref()?;
+        // A caller's key has printable characters only, so it is never that of a place.
+        Some(match self.first == Some(place) {
+            true => key.clone(),
+            false => format!("{key}\0{place}"),
+        })
+    }
+
+    /// What is known of the key of the operation at this place; nothing where the request has none.
+    async fn look(&self, place: usize) -> Result<Option<Known>, Problem> {
+        let Some((key, request)) = self.key(place).zip(self.call.fingerprint) else {
+            return Ok(None);
+        };
+        let operation = self.operations.get(place);
+        let operation = operation.map_or("", |operation| operation.get());
+        let of_place = match place {
+            0 => operation.to_owned(),
+            _ if self.first == Some(place) => format!("{place}\0{operation}"),
+            _ => operation.to_owned(),
+        };
+        let request = request.of_part(of_place.as_bytes(), self.operations.len());
+        let keys = &self.call.app.system.idempotency;
+        Ok(Some(
+            keys.look(self.call.caller.tenant, &key, request).await?,
+        ))
     }
 }
 
-/// Reserves the call's key once more for the operation at this place: what was reserved for it has
-/// ended with a commit that met another node's.
-pub(super) async fn reserve_part_anew(
-    call: &ApiCall,
-    operations: &[Box<RawValue>],
-    place: usize,
-) -> Result<PartState, Problem> {
-    let state = look_at_part(call, operations, place).await?;
-    state.ok_or_else(Problem::key_in_use)
-}
-
-/// Reserves the call's key for the operation at this place; none where another request has it.
-async fn look_at_part(
-    call: &ApiCall,
-    operations: &[Box<RawValue>],
-    place: usize,
-) -> Result<Option<PartState>, Problem> {
-    let Some((key, request)) = call.idempotency_key.as_ref().zip(call.fingerprint) else {
-        return Ok(Some(PartState::Pending(None)));
-    };
-    let operation = operations
-        .get(place)
-        .map_or("", |operation| operation.get());
-    let request = request.of_part(operation.as_bytes(), operations.len());
-    let key = key_of_part(key, place);
-    let keys = &call.app.system.idempotency;
-    match keys.look(call.caller.tenant, &key, request).await? {
-        Known::Fresh(reservation) => Ok(Some(PartState::Pending(Some(reservation)))),
-        Known::Replay(answer) => Ok(Some(PartState::Answered(answer))),
-        Known::Running => Ok(None),
-        Known::Reused => Err(reused()),
-    }
-}
-
-/// The key of the operation at this place.
-pub(super) fn key_of_part(key: &str, place: usize) -> String {
-    // A caller's key has printable characters only, so it is never that of a place.
-    if place == 0 {
-        key.to_owned()
-    } else {
-        format!("{key}\0{place}")
+/// What is to be done with an operation; none while another request has its key.
+fn state(known: Option<Known>) -> Result<Option<PartState>, Problem> {
+    match known {
+        None => Ok(Some(PartState::Pending(None))),
+        Some(Known::Fresh(reservation)) => Ok(Some(PartState::Pending(Some(reservation)))),
+        Some(Known::Replay(answer)) => Ok(Some(PartState::Answered(answer))),
+        Some(Known::Running) => Ok(None),
+        Some(Known::Reused) => Err(reused()),
     }
 }
 

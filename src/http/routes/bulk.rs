@@ -20,7 +20,7 @@ use utoipa::openapi::schema::{AnyOfBuilder, Schema};
 
 use super::super::api_call::{ApiCall, Credential};
 use super::super::body::{Body, BodySchema, Json, OptionalJson};
-use super::super::idempotency::{self, PartState};
+use super::super::idempotency::{self, PartState, Parts};
 use super::super::output::{BulkOutcome, Output};
 use super::super::problem::Problem;
 use super::super::{admission, json, overtaken};
@@ -212,7 +212,7 @@ pub(super) async fn run(
     call: ApiCall,
     Operations { came, wanted }: Operations,
 ) -> Result<Output, Problem> {
-    let places = idempotency::reserve_parts(&call, &came).await?;
+    let (mut parts, places) = Parts::reserve(&call, &came).await?;
     let mut outcomes = Vec::with_capacity(wanted.len());
     let mut last_rate_limit = None;
     for (index, (operation, place)) in wanted.into_iter().zip(places).enumerate() {
@@ -222,26 +222,34 @@ pub(super) async fn run(
         } else {
             admit(&call, &mut last_rate_limit).await
         };
-        outcomes.push(match admitted {
+        let place = match admitted {
             Err(problem) => Err(problem),
-            Ok(()) => {
+            Ok(()) => parts.next(index, place).await,
+        };
+        let outcome = match place {
+            Err(problem) => Err(problem),
+            Ok(place) => {
                 let mut place = Some(place);
                 let attempt = async || {
                     let place = match place.take() {
                         Some(first) => first,
-                        None => idempotency::reserve_part_anew(&call, &came, index).await?,
+                        None => parts.reserve_anew(index).await?,
                     };
                     match place {
                         PartState::Answered(answer) => Ok(answer),
                         PartState::Pending(reservation) => {
                             let done = carry_out(&call, operation.clone(), reservation).await;
-                            told(&call, index, done).await
+                            told(&call, parts.key(index), done).await
                         }
                     }
                 };
                 overtaken::decided_anew(&call.app, attempt).await
             }
-        });
+        };
+        if outcome.as_ref().is_err_and(Problem::is_refusal) {
+            parts.refused(index);
+        }
+        outcomes.push(outcome);
     }
     Ok(Output::Bulk(outcomes, last_rate_limit))
 }
@@ -261,12 +269,11 @@ async fn admit(call: &ApiCall, last: &mut Option<RateLimitStatus>) -> Result<(),
     spent
 }
 
-/// An outcome as it is told under the call's key.
-async fn told(call: &ApiCall, place: usize, outcome: BulkOutcome) -> BulkOutcome {
-    let (Err(problem), Some(key)) = (&outcome, &call.idempotency_key) else {
+/// An outcome as it is told under its key.
+async fn told(call: &ApiCall, key: Option<String>, outcome: BulkOutcome) -> BulkOutcome {
+    let (Err(problem), Some(key)) = (&outcome, key) else {
         return outcome;
     };
-    let key = idempotency::key_of_part(key, place);
     let (app, tenant) = (&call.app, call.caller.tenant);
     Err(idempotency::told_under(app, tenant, Some(&key), problem.clone()).await)
 }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::{Authority, Registered, code, python, signed_in, text, tokens};
@@ -89,6 +91,26 @@ async fn a_refresh_token_is_taken_once_also_across_a_crash_and_a_second_use_ends
         .refresh(&client, &text(&third, "refresh_token"))
         .await
         .refused(400, "invalid_grant");
+}
+
+#[tokio::test]
+async fn a_token_names_no_scope_that_its_client_has_lost() {
+    let (_server, account, person, authority) = signed_in("agent").await;
+    let client = Registered::web(&account.live()).await;
+    let first = tokens(&authority, &person, &client).await;
+    let fewer = json!({"scopes": ["conversations:read"]});
+    account
+        .live()
+        .patch(&client.path(), fewer)
+        .await
+        .expect(200);
+    let refresh = text(&first, "refresh_token");
+    let second = authority.refresh(&client, &refresh).await.expect(200);
+    assert_eq!(second["scope"], "conversations:read");
+    let token = text(&second, "access_token");
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap());
+    let claims: Value = serde_json::from_slice(&claims.unwrap()).unwrap();
+    assert_eq!(claims["scope"], "conversations:read");
 }
 
 #[tokio::test]

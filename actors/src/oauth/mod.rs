@@ -397,6 +397,8 @@ impl OAuth {
         refresh_token: Option<String>,
     ) -> Result<Issued, Denied> {
         let client = asking.client;
+        // What was allowed to the client once may be more than it is now.
+        let scopes = scope::shared(&scopes, &client.view.scopes);
         let failed = || Denied::Failed(AskError::Crashed);
         let account = client.tenant.account_number();
         let account = self.identity.account_numbered(account).ok_or_else(failed)?;
@@ -421,7 +423,7 @@ impl OAuth {
         Ok(Issued {
             access_token: self.tokens.signed(&token).ok_or_else(failed)?,
             expires_in: holds,
-            scopes: scope::shared(&scopes, &client.view.scopes),
+            scopes,
             refresh_token,
         })
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::support::clock::Clock;
@@ -443,6 +444,75 @@ async fn encrypted_texts_are_erased_as_well() {
         .env("COLLOQUY__ENCRYPTION__ENABLED", "true")
         .env(MASTER_KEY, GIVEN);
     assert_no_file_holds_anything(setup, true).await;
+}
+
+/// A customer with a conversation, whose every text has this word, more or less often.
+async fn saying(c: &Client, word: &str, number: usize) -> String {
+    let much = |times: usize| word.repeat(1 + number * times % 29);
+    let new = json!({"name": word, "email": format!("{word}@example.com"), "metadata": {"note": much(3)}});
+    let customer = c.post("/v1/customers", new);
+    let customer = customer
+        .with("idempotency-key", &unique("customer"))
+        .await
+        .expect(201)
+        .id("customer_id");
+    let new =
+        json!({"customer_id": customer, "initial_message": much(5), "metadata": {"note": word}});
+    let conversation = c.post("/v1/conversations", new).await.expect(201);
+    let conversation = conversation.id("conversation_id");
+    for turn in 0..number % 5 {
+        c.message(&conversation, &much(7 + turn)).await.expect(201);
+        let changed =
+            json!({"name": format!("{word}{turn}"), "metadata": {"note": much(11 + turn)}});
+        c.patch(&format!("/v1/customers/{customer}"), changed)
+            .await
+            .expect(200);
+    }
+    let file = json!({"type": "file", "attachment_id": uploaded(c, word, word).await});
+    c.post(&messages(&conversation), file).await.expect(201);
+    customer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_gap_between_what_others_wrote_holds_anything_of_many_who_are_erased() {
+    const PEOPLE: usize = 300;
+    let server = Server::start();
+    let c = server.account().await.test();
+    // All of one length, so that they are found by their beginning.
+    let words: Vec<String> = (0..PEOPLE)
+        .map(|_| format!("{:z<32}", unique("zq").replace('-', "x")))
+        .collect();
+    let said = words
+        .iter()
+        .enumerate()
+        .map(|(number, word)| saying(&c, word, number));
+    let customers: Vec<String> = stream::iter(said).buffered(4).collect().await;
+    // Those in between stay.
+    let gone = |number: &usize| number % 5 > 1;
+    let mut erasures = Vec::new();
+    for number in (0..PEOPLE).filter(gone) {
+        erasures.push(erased(&c, &customers[number]).await.id("erasure_id"));
+    }
+    for erasure in erasures {
+        finished(&c, &erasure).await;
+    }
+    let words: BTreeSet<&str> = (0..PEOPLE)
+        .filter(gone)
+        .map(|n| words[n].as_str())
+        .collect();
+    let length = words.first().unwrap().len();
+    for name in ["colloquy.db", "colloquy.db-wal"] {
+        let file = std::fs::read(server.work().join("data").join(name)).unwrap();
+        let starts = file
+            .windows(3)
+            .enumerate()
+            .filter(|(_, start)| *start == b"zqx");
+        let found: BTreeSet<&str> = starts
+            .filter_map(|(at, _)| str::from_utf8(file.get(at..at + length)?).ok())
+            .filter(|word| words.contains(word))
+            .collect();
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,9 @@ const ROWS_AT_ONCE: i64 = 1_024;
 /// What erasing a row costs beside its text, in bytes of text.
 const ROW_BYTES: usize = 256;
 
-/// Up to here are the rows of an entity erased of which nothing is left but what the log holds.
+/// Up to here are the rows of an entity erased of which gaps of pages may hold something, and the log.
+const ERASED: i64 = i64::MAX - 1;
+/// The same from when the gaps are looked through: once they were, only the log may hold anything.
 const DONE: i64 = i64::MAX;
 
 columns! {
@@ -57,7 +59,7 @@ pub(super) fn slice(
 ) -> rusqlite::Result<bool> {
     let mut room = bytes;
     let sql = format!(
-        "SELECT {} FROM erasures WHERE erased_to < {DONE} LIMIT 1",
+        "SELECT {} FROM erasures WHERE erased_to < {ERASED} LIMIT 1",
         Erasure::COLUMNS
     );
     while room > 0 {
@@ -89,14 +91,36 @@ fn step(
     let erased_to = erase_events(connection, sink, erasure, room)?;
     connection
         .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE document = ?1")?
-        .execute([erasure.document, erased_to.unwrap_or(DONE)])?;
+        .execute([erasure.document, erased_to.unwrap_or(ERASED)])?;
     Ok(())
 }
 
-/// The log is empty behind what was erased before: nothing is left of that.
+/// The gaps are to be looked through for everything whose rows are erased: whether there is any. What is
+/// erased from now on is not among it.
+pub(super) fn begin_gaps(connection: &Connection) -> rusqlite::Result<bool> {
+    moved(connection, ERASED, DONE)
+}
+
+/// Whoever looked through the gaps has ended before its time.
+pub(super) fn gaps_were_left(connection: &Connection) -> rusqlite::Result<()> {
+    moved(connection, DONE, ERASED).map(drop)
+}
+
+fn moved(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<bool> {
+    let mut mark =
+        connection.prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE erased_to = ?1")?;
+    Ok(mark.execute([from, to])? > 0)
+}
+
+/// Whether anything is erased but for what the log holds, once the gaps are looked through.
+pub(super) fn is_any_done(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut done = connection.prepare_cached("SELECT 1 FROM erasures WHERE erased_to = ?1")?;
+    done.exists([DONE])
+}
+
+/// The gaps were looked through, and the log is empty behind that: nothing is left of what was erased.
 pub(super) fn log_is_empty(connection: &Connection) -> rusqlite::Result<()> {
-    let done = "SELECT 1 FROM erasures WHERE erased_to = ?1";
-    if connection.prepare_cached(done)?.exists([DONE])? {
+    if is_any_done(connection)? {
         connection
             .prepare_cached("DELETE FROM erasures WHERE erased_to = ?1")?
             .execute([DONE])?;

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use super::batch::Counts;
 use super::codec::{int, optional_millis};
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
+use super::gaps::Gaps;
 use super::gate::Gate;
 use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
@@ -49,6 +50,10 @@ pub(super) struct Housekeeping {
     log: LogErasing,
     /// Whether texts of what is gone may be left.
     erasing: bool,
+    /// What texts of what is gone are left between those of others.
+    gaps: Gaps,
+    /// Whether these are to be looked for once more.
+    gaps_due: bool,
     /// Whether earlier texts of redacted messages may be left.
     redacting: bool,
     keys: Shelving,
@@ -70,6 +75,7 @@ impl Housekeeping {
         gate: Arc<Gate>,
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
+        erasing::gaps_were_left(connection)?;
         let mut log = LogErasing::new(pace.erase_within, gate);
         // What the log holds of an earlier run may have been redacted there, and somebody may have kept
         // the start from emptying it.
@@ -80,6 +86,8 @@ impl Housekeeping {
             uses_at: now + pace.uses_every,
             log,
             erasing: true,
+            gaps: Gaps::default(),
+            gaps_due: true,
             redacting: true,
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
@@ -200,7 +208,7 @@ impl Housekeeping {
             self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
         self.erase_redacted(connection, phase)?;
-        if self.log.run(connection, phase)? {
+        if self.log.run(connection, phase)? && self.gaps.are_clean() {
             erasing::log_is_empty(connection).inspect_err(|_| self.log.note())?;
         }
         Ok(())
@@ -212,12 +220,13 @@ impl Housekeeping {
         connection: &Connection,
         sink: &dyn CommitSink,
     ) -> rusqlite::Result<bool> {
-        const THINGS: usize = 3;
+        const THINGS: usize = 4;
         for _ in 0..THINGS {
             self.turn = (self.turn + 1) % THINGS;
             let did = match self.turn {
                 0 => self.keys.run(connection, sink.keys(), Timestamp::now())?,
                 1 => self.retention.run(connection, Timestamp::now())?,
+                2 => self.empty_gaps(connection)?,
                 _ => self.erase_texts(connection, sink)?,
             };
             if did {
@@ -285,9 +294,26 @@ impl Housekeeping {
         connection.execute_batch("COMMIT")?;
         // Not before it is committed: a full disk must not end it.
         self.erasing = is_more_left;
+        self.gaps_due = true;
         // Behind the last slice, too: the log may have been emptied before it.
         self.erase_log();
         Ok(true)
+    }
+
+    /// One slice of the gaps between texts.
+    fn empty_gaps(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        let may_begin = self.gaps_due && self.gaps.are_clean() && !self.erasing;
+        if may_begin && !erasing::is_any_done(connection)? {
+            if erasing::begin_gaps(connection)? {
+                self.gaps.begin();
+            }
+            self.gaps_due = false;
+        }
+        let did = self.gaps.slice(connection)?;
+        if did {
+            self.erase_log();
+        }
+        Ok(did)
     }
 }
 

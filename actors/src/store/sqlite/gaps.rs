@@ -11,6 +11,11 @@ use rusqlite::{Connection, params};
 
 use super::codec::only;
 
+/// Cargo reads what SQLite is built with from the folder in which it is called, and those above.
+const _: &str = env!(
+    "LIBSQLITE3_FLAGS",
+    "call cargo in the project's folder: its .cargo/config.toml says how SQLite is built"
+);
 /// Pages that are looked at in one slice: some milliseconds.
 const PAGES_AT_ONCE: u32 = 512;
 /// From so many pages on, the number of the next one with which a page of an overflow begins might be taken

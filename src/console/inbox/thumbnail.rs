@@ -23,11 +23,11 @@ const SMALL: u64 = 65_536;
 const BYTES_MAX: u64 = 32 << 20;
 /// … as is one of more pixels, which take up to nine bytes each while they are unpacked.
 const PIXELS_MAX: u64 = 20_000_000;
-/// Of a hundred.
+/// The quality at which a thumbnail is written as JPEG, of 100.
 const JPEG_QUALITY: u8 = 80;
 
-/// The thumbnail of an attachment that is an image; the image itself where it is small already, or none
-/// can be made of it.
+/// Answers with the thumbnail of an attachment that is an image, or with the image itself where that is small
+/// already or no thumbnail can be made of it.
 ///
 /// # Errors
 /// It is none that this person may see, or no image; or a part of a thumbnail is asked for.
@@ -92,8 +92,8 @@ struct Thumbnail {
     content_type: &'static str,
 }
 
-/// Makes it, upright as the camera was held, and without what else the file tells of the place where it
-/// was taken.
+/// Makes the thumbnail of an image: upright as the camera was held, and without the other Exif data, such as
+/// where it was taken.
 fn thumbnail(original: &[u8]) -> Result<Thumbnail, ImageError> {
     let mut reader = ImageReader::new(Cursor::new(original)).with_guessed_format()?;
     let mut limits = Limits::default();

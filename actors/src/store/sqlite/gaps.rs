@@ -18,8 +18,8 @@ const _: &str = env!(
 );
 /// Pages that are looked at in one slice: some milliseconds.
 const PAGES_AT_ONCE: u32 = 512;
-/// From so many pages on, the number of the next one with which a page of an overflow begins might be taken
-/// for the kind of a page of a tree: 128 GiB.
+/// In a file of so many pages (128 GiB), the number of the next one with which an overflow page begins might
+/// be taken for the kind of a page of a tree, and its content for a gap: then none is looked at.
 const PAGES_MAX: u32 = 0x0200_0000;
 /// The head of the file, before that of its first page.
 const FILE_HEAD: usize = 100;
@@ -48,11 +48,19 @@ impl Gaps {
             return Ok(false);
         };
         let pages: u32 = connection.pragma_query_value(None, "page_count", only)?;
+        if pages >= PAGES_MAX {
+            tracing::warn!(
+                pages,
+                "the file is too long for gaps of its pages to be emptied"
+            );
+            self.next = None;
+            return Ok(false);
+        }
         let last = first.saturating_add(PAGES_AT_ONCE - 1).min(pages);
         connection.execute_batch("BEGIN IMMEDIATE")?;
         scrub(connection, first..=last)?;
         connection.execute_batch("COMMIT")?;
-        self.next = (last < pages.min(PAGES_MAX)).then_some(last + 1);
+        self.next = (last < pages).then_some(last + 1);
         Ok(true)
     }
 }

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::found::{Found, Hit, Window};
 use super::index::key;
 use super::layout::Layout;
+use super::separators::TakenOut;
 use super::words;
 use crate::store::sqlite::codec::{Columns, columns, only, whole};
 use colloquy_model::caller::Tenant;
@@ -108,7 +109,7 @@ pub struct Grouped;
 impl Layout for Grouped {
     /// "CoQg".
     const APPLICATION_ID: i64 = 0x436f_5167;
-    const VERSION: i64 = 1;
+    const VERSION: i64 = 2;
     const SCHEMA: &'static str = "
     CREATE TABLE progress (
         one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, at INTEGER NOT NULL
@@ -154,7 +155,8 @@ impl Layout for Grouped {
             connection,
             ids: HashMap::new(),
             lengths: HashMap::new(),
-            took_out: false,
+            texts: TakenOut::of("texts"),
+            labels: TakenOut::of("label_texts"),
         };
         for change in changes {
             match change {
@@ -179,7 +181,9 @@ impl Layout for Grouped {
             }
         }
         writing.add_lengths()?;
-        Ok(writing.took_out)
+        let texts = writing.texts.finish(connection)?;
+        let labels = writing.labels.finish(connection)?;
+        Ok(texts || labels)
     }
 
     fn set_position(connection: &Connection, position: Position) -> rusqlite::Result<()> {
@@ -202,7 +206,9 @@ struct Writing<'c> {
     ids: HashMap<EntityNumber, i64>,
     /// By how many words groups have grown, by their short numbers.
     lengths: HashMap<i64, i64>,
-    took_out: bool,
+    /// The words that were taken out.
+    texts: TakenOut,
+    labels: TakenOut,
 }
 
 impl Writing<'_> {
@@ -241,12 +247,13 @@ impl Writing<'_> {
         let grown = self.lengths.entry(row >> TEXT_BITS).or_default();
         *grown += length(&new) - before.as_deref().map_or(0, length);
         if let Some(before) = before {
-            self.took_out = true;
+            let before = words::of_tenant(tenant, &before);
             self.connection
                 .prepare_cached(
                     "INSERT INTO texts (texts, rowid, words) VALUES ('delete', ?1, ?2)",
                 )?
-                .execute(params![row, words::of_tenant(tenant, &before)])?;
+                .execute(params![row, before])?;
+            self.texts.add(self.connection, &before)?;
         }
         if new.is_empty() {
             self.connection
@@ -270,12 +277,7 @@ impl Writing<'_> {
             return Ok(());
         }
         if let Some(before) = before {
-            self.took_out = true;
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO label_texts (label_texts, rowid, words) VALUES ('delete', ?1, ?2)",
-                )?
-                .execute(params![number, words::of_tenant(label.tenant, &before)])?;
+            self.take_out_label(number, &words::of_tenant(label.tenant, &before))?;
         }
         self.connection
             .prepare_cached("INSERT INTO label_texts (rowid, words) VALUES (?1, ?2)")?
@@ -323,16 +325,20 @@ impl Writing<'_> {
         let Some(before) = label_words(self.connection, label)? else {
             return Ok(());
         };
-        self.took_out = true;
-        self.connection
-            .prepare_cached(
-                "INSERT INTO label_texts (label_texts, rowid, words) VALUES ('delete', ?1, ?2)",
-            )?
-            .execute(params![key(label), words::of_tenant(tenant, &before)])?;
+        self.take_out_label(key(label), &words::of_tenant(tenant, &before))?;
         self.connection
             .prepare_cached("DELETE FROM labels WHERE number = ?1")?
             .execute([key(label)])?;
         Ok(())
+    }
+
+    fn take_out_label(&mut self, number: i64, words: &str) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached(
+                "INSERT INTO label_texts (label_texts, rowid, words) VALUES ('delete', ?1, ?2)",
+            )?
+            .execute(params![number, words])?;
+        self.labels.add(self.connection, words)
     }
 
     fn add_lengths(&self) -> rusqlite::Result<()> {

@@ -5,6 +5,7 @@
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file; `layout.rs`: what its tables have to offer; `titled.rs`: texts that have a
 //!   title, each found by itself; `grouped.rs`: texts in groups, found as groups.
+//! - `separators.rs`: what of a word would stay when it is taken out.
 //! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened.
 //! - here: the handle.
 //!
@@ -32,6 +33,7 @@ mod found;
 mod grouped;
 mod index;
 mod layout;
+mod separators;
 mod titled;
 mod words;
 mod writer;

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::found::{Found, Hit, Window};
 use super::index::{damaged, key};
 use super::layout::Layout;
+use super::separators::TakenOut;
 use super::words;
 use crate::store::sqlite::codec::{Columns, columns, whole};
 use colloquy_model::caller::Tenant;
@@ -47,7 +48,7 @@ pub struct Titled;
 impl Layout for Titled {
     /// "CoQs".
     const APPLICATION_ID: i64 = 0x436f_5173;
-    const VERSION: i64 = 2;
+    const VERSION: i64 = 3;
     const SCHEMA: &'static str = "
     CREATE TABLE progress (one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL);
     INSERT INTO progress VALUES (1, 0);
@@ -77,19 +78,19 @@ impl Layout for Titled {
     }
 
     fn write(connection: &Connection, changes: &[EntryChange]) -> rusqlite::Result<bool> {
-        let mut changed = false;
+        let mut taken_out = TakenOut::of("texts");
         for change in changes {
-            changed |= match change {
-                EntryChange::Put(entry) => put(connection, entry)?,
-                EntryChange::Remove(number) => remove(connection, *number)?,
-            };
+            match change {
+                EntryChange::Put(entry) => put(connection, entry, &mut taken_out)?,
+                EntryChange::Remove(number) => remove(connection, *number, &mut taken_out)?,
+            }
         }
-        Ok(changed)
+        taken_out.finish(connection)
     }
 }
 
-/// Puts a text in, in place of the one before. False if it is the same: then nothing is written.
-fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
+/// Puts a text in, in place of the one before. If it is the same, nothing is written.
+fn put(connection: &Connection, entry: &Entry, taken_out: &mut TakenOut) -> rusqlite::Result<()> {
     let number = key(entry.number);
     let new = Words {
         title: words::indexed(entry.tenant, &entry.title),
@@ -97,10 +98,10 @@ fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
     };
     let before = words_of(connection, number)?;
     if before.as_ref() == Some(&new) {
-        return Ok(false);
+        return Ok(());
     }
     if let Some(before) = before {
-        take_out(connection, number, &before)?;
+        take_out(connection, number, &before, taken_out)?;
     }
     let Words { title, content } = new;
     let mut insert = connection
@@ -111,29 +112,39 @@ fn put(connection: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
         .prepare_cached(
             "INSERT OR REPLACE INTO entries (number, title, content, content_bytes) VALUES (?1, ?2, ?3, ?4)",
         )?
-        .execute(params![number, title, packed, i64::try_from(content.len()).unwrap_or(i64::MAX)])?;
-    Ok(true)
+        .execute(params![number, title, packed, i64::try_from(content.len()).unwrap_or(i64::MAX)])
+        .map(|_| ())
 }
 
-/// Takes a text out. False if there is none.
-fn remove(connection: &Connection, number: EntityNumber) -> rusqlite::Result<bool> {
+/// Takes a text out, if there is one.
+fn remove(
+    connection: &Connection,
+    number: EntityNumber,
+    taken_out: &mut TakenOut,
+) -> rusqlite::Result<()> {
     let number = key(number);
     let Some(words) = words_of(connection, number)? else {
-        return Ok(false);
+        return Ok(());
     };
-    take_out(connection, number, &words)?;
+    take_out(connection, number, &words, taken_out)?;
     connection
         .prepare_cached("DELETE FROM entries WHERE number = ?1")?
-        .execute([number])?;
-    Ok(true)
+        .execute([number])
+        .map(|_| ())
 }
 
-fn take_out(connection: &Connection, number: i64, words: &Words) -> rusqlite::Result<()> {
+fn take_out(
+    connection: &Connection,
+    number: i64,
+    words: &Words,
+    taken_out: &mut TakenOut,
+) -> rusqlite::Result<()> {
     let sql = "INSERT INTO texts (texts, rowid, title, content) VALUES ('delete', ?1, ?2, ?3)";
     connection
         .prepare_cached(sql)?
-        .execute(params![number, words.title, words.content])
-        .map(|_| ())
+        .execute(params![number, words.title, words.content])?;
+    taken_out.add(connection, &words.title)?;
+    taken_out.add(connection, &words.content)
 }
 
 columns! {

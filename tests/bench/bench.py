@@ -9,6 +9,7 @@ from pathlib import Path
 import load
 from backups import Backups
 from documents import METADATA, Documents
+from erasing import Erasing
 from hostile import Hostile
 from load import Ids
 from nodes import Nodes
@@ -57,6 +58,7 @@ class Bench:
                      Documents(self.folder, self.quick, self.table, self.note),
                      Texts(self.folder, self.quick, self.note),
                      Backups(self.folder, self.quick, self.note),
+                     Erasing(self.folder, self.quick, self.note),
                      Nodes(self.folder, self.bare, self.note),
                      Hostile(self.note)]
             for part in parts:

@@ -40,6 +40,7 @@ use colloquy_model::answer::Answer;
 use colloquy_model::attachment::AttachmentView;
 use colloquy_model::caller::{Actor, Caller, Tenant};
 use colloquy_model::command::CommandMeta;
+use colloquy_model::commit::Chore;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::AttachmentId;
@@ -193,6 +194,24 @@ impl Attachments {
                 reading::sealed(objects, key, part).await
             }
         }
+    }
+
+    /// Whether an attachment whose bytes are not there is one that goes: since it was found, or by what a
+    /// restored backup has left to be done, in which it still stands.
+    ///
+    /// # Errors
+    /// The store is away, or what is stored can't be read.
+    pub async fn is_going(
+        &self,
+        found: &FoundAttachment,
+    ) -> Result<bool, AskError<ConversationError>> {
+        let (tenant, id) = (found.tenant, found.view.attachment_id);
+        let store = &self.parts.records.store;
+        let Some((now, _)) = attachment(&**store, tenant, id).await? else {
+            return Ok(true);
+        };
+        let chores = store.chores().await?;
+        Ok(now.shown().is_none() || chores.contains(&Chore::EraseAttachment(tenant, id)))
     }
 
     /// The address at which a cloud lets anybody read the content for a minute; none where it has to

@@ -20,6 +20,17 @@ pub enum ContentError {
     Damaged(#[from] DamagedChunk),
 }
 
+impl ContentError {
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        match self {
+            ContentError::Storage(error) => error.is_missing(),
+            ContentError::Damaged(_) => false,
+        }
+    }
+}
+
 /// The content of an attachment, piece by piece.
 pub type Content = BoxStream<'static, Result<Bytes, ContentError>>;
 

@@ -71,7 +71,7 @@ impl From<WriteError> for Problem {
 impl From<ContentError> for Problem {
     fn from(error: ContentError) -> Self {
         match &error {
-            ContentError::Storage(missing) if missing.is_missing() => {
+            ContentError::Storage(_) if error.is_missing() => {
                 Problem::unreadable().because("an attachment has no bytes", &error)
             }
             ContentError::Storage(_) => away().because("an attachment can't be read", &error),
@@ -344,7 +344,12 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
         content_type,
         disposition,
     } = Served::of(&view.content_type, view.filename.as_deref());
-    let content = attachments.read(&found, range).await?;
+    let content = match attachments.read(&found, range).await {
+        Err(error) if error.is_missing() => {
+            return Err(without_bytes(&call, &found, error).await);
+        }
+        read => read?,
+    };
     Ok(Output::File(Box::new(FileContent {
         content,
         length,
@@ -353,6 +358,15 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
         content_type,
         disposition,
     })))
+}
+
+/// What is answered where an attachment was found and its bytes are not there.
+async fn without_bytes(call: &ApiCall, found: &FoundAttachment, error: ContentError) -> Problem {
+    match call.app.system.attachments.is_going(found).await {
+        Ok(true) => Problem::not_found(),
+        Ok(false) => error.into(),
+        Err(error) => error.into(),
+    }
 }
 
 async fn found(call: &ApiCall) -> Result<FoundAttachment, Problem> {

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import load
-from beside import MESSAGES_PER_SECOND, Beside, told
+from beside import MESSAGES_PER_SECOND, TARGET, Beside, told
 from servers import OPERATOR, Colloquy
 
 # The figure is small beside what a busy machine adds.
@@ -51,7 +51,7 @@ class Backups:
             messages.end()
         self.note(f"- {MESSAGES_PER_SECOND} messages/s to 64 conversations of {self.conversations:,}, {len(took)} backups of "
                   f"{server.stored_bytes() / 1e6:,.0f} MB beside them, each made and verified in "
-                  f"{statistics.median(took):.1f} s: {told(alone, beside, 'backups')}")
+                  f"{statistics.median(took):.1f} s: {told(alone, beside, 'backups')} {TARGET}")
 
 
 class BackingUp:

@@ -6,6 +6,8 @@ import statistics
 from crowd import Crowd
 
 MESSAGES_PER_SECOND = 500
+# What nobody should notice.
+TARGET = "(target: the p99 changes by ≤ 10 %)"
 
 
 class Beside:
@@ -49,4 +51,4 @@ def told(alone, beside, what):
         every = ["/".join(f"{run[part]:.1f}" for run in runs) for runs in (alone, beside)]
         parts.append(f"{part} {medians[0]:.2f} ms ({every[0]}), beside {what} {medians[1]:.2f} ms ({every[1]}), "
                      f"{medians[1] / medians[0] - 1:+.0%}")
-    return f"{'; '.join(parts)} (target: the p99 changes by ≤ 10 %)"
+    return "; ".join(parts)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
 import load
-from beside import MESSAGES_PER_SECOND, Beside, told
+from beside import MESSAGES_PER_SECOND, TARGET, Beside, told
 from servers import ROOT, Colloquy
 
 # Name, lines, edits, times. Half of the edits on either side.
@@ -271,7 +271,7 @@ class Texts:
         finally:
             messages.end()
         self.note(f"- {MESSAGES_PER_SECOND} messages/s to 64 conversations, {len(merges)} merges of 8 MiB beside them, each in "
-                  f"{statistics.median(merges):.0f} ms: {told(alone, beside, 'merges')}")
+                  f"{statistics.median(merges):.0f} ms: {told(alone, beside, 'merges')} {TARGET}")
 
     def settle(self):
         """Until the search has taken in what was written."""

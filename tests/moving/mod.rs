@@ -279,6 +279,8 @@ fn assert_takes_only_the_whole(to: &Place, dump: &[u8]) {
     let (status, said) = to.setup().refused_in(&work);
     assert!(!status.success());
     assert!(said.contains("only a part of a dump"), "{said}");
+    // It would take the part for a store that a crash has left.
+    assert_refused(&to.check(&work), "only a part of a dump");
     let file = work.join("whole.ndjson");
     fs::write(&file, dump).unwrap();
     to.import(&work, &file);

@@ -92,6 +92,10 @@ impl Place {
         tool::started("setpriv", command.output())
     }
 
+    pub(super) fn check(&self, work: &Path) -> Output {
+        tool::started("setpriv", self.command("check", work).output())
+    }
+
     /// Begins to import what is written to its standard input.
     pub(super) fn begin_import(&self, work: &Path) -> Child {
         let mut command = self.command("import", work);

@@ -11,7 +11,7 @@ use super::counters::Counted;
 use super::delivery_tidying::TO_GO;
 use super::file::{OpenError, connect, lock};
 use super::slices::{self, EntryRow, Slice, Totals};
-use super::trails;
+use super::{trails, transfer};
 use crate::store::{DeliveryState, Finding, KnownAttachment};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{ChoreKind, NameField};
@@ -163,11 +163,12 @@ fn find(connection: &Connection, check: &'static str, sql: &str) -> rusqlite::Re
 /// Checks a store that is not in use. Recovers it first, as a start would.
 ///
 /// # Errors
-/// It is in use or can't be read.
+/// It is in use, has only a part of a dump, or can't be read.
 pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
     let _lock = lock(path)?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     super::schema::migrate(&mut connection)?;
+    transfer::refuse_part(&connection, path)?;
     super::recovery::recover(&mut connection)?;
     let mut findings = find(
         &connection,

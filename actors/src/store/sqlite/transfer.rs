@@ -152,7 +152,7 @@ pub(super) fn recovered(
 ///
 /// # Errors
 /// That it has.
-fn refuse_part(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(super) fn refuse_part(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     match import_of(connection)? {
         Some(import) if !import.is_done => Err(OpenError::Importing(path.to_owned())),
         Some(_) | None => Ok(()),

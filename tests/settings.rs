@@ -318,6 +318,11 @@ fn a_file_of_a_secret_that_can_not_be_used_is_named() {
     printed(&config("check", here, &[]));
     let named = ("COLLOQUY__ADMIN__TOKEN_FILE", "token");
     refused(&[named], &[named.0, "admin.token", "20 to 200"]);
+    for nothing in ["", "\n", "\r\n"] {
+        fs::write(here.join("nothing"), nothing).unwrap();
+        let of_nothing = (named.0, "nothing");
+        refused(&[of_nothing], &["admin.token_file", "\"nothing\"", "empty"]);
+    }
     let given = ("COLLOQUY__ADMIN__TOKEN", OPERATOR);
     refused(&[named, given], &["admin.token", "twice", given.0]);
     // Only secrets are read from files.

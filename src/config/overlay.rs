@@ -125,14 +125,22 @@ impl Overlay {
         file: &Value,
     ) -> Result<(), ConfigError> {
         let name = file.as_str().unwrap_or_default();
-        let held = std::fs::read_to_string(name).map_err(|error| ConfigError::Bad {
+        let bad = |right| ConfigError::Bad {
             origin: origin.to_owned(),
             key: format!("{}{FILE}", path.join(".")),
             value: shown_name(file),
-            right: format!("must be a file that can be read: {error}"),
-        })?;
+            right,
+        };
+        let held = std::fs::read_to_string(name)
+            .map_err(|error| bad(format!("must be a file that can be read: {error}")))?;
         let held = held.strip_suffix('\n').unwrap_or(&held);
         let held = held.strip_suffix('\r').unwrap_or(held);
+        if held.is_empty() {
+            // It is named because there is one; without it the server would take that for "none".
+            return Err(bad(
+                "must be a file that holds the secret: this one is empty".to_owned(),
+            ));
+        }
         self.set(origin, path, Value::from(held))
     }
 

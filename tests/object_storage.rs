@@ -227,6 +227,8 @@ async fn readers_are_led_to_the_bucket_where_the_settings_say_so(bucket: Bucket)
         let head = c.call("HEAD", &at).open().await.unwrap();
         assert_eq!(head.status(), 200);
         assert_eq!(head.headers()["content-length"], content.len().to_string());
+        let tag = head.headers()["etag"].to_str().unwrap();
+        c.get(&at).with("if-none-match", tag).await.expect(304);
         let told = ["content-type", "content-disposition"].map(|name| &read.headers()[name]);
         let names = "filename=\"na_ve.html\"; filename*=UTF-8''na%C3%AFve.html";
         assert_eq!(told, [media, &format!("{kind}; {names}")]);
@@ -275,7 +277,11 @@ async fn while_the_bucket_is_away_uploads_and_downloads_say_so_and_the_rest_goes
     let c = server.account().await.test();
     let (kept, words) = (uploaded(&c, b"kept").await, unique("to be forgotten"));
     let message = sent(&c, &uploaded(&c, words.as_bytes()).await).await;
+    let tag = c.get(&content_of(&kept)).await.expect(200).etag();
     bucket.close();
+    // Whoever has it needs no bucket.
+    let again = c.get(&content_of(&kept)).with("if-none-match", &tag);
+    again.await.expect(304);
     for refused in [upload(&c, "a", b"x").await, c.get(&content_of(&kept)).await] {
         let refused = refused.error(503, "unavailable", "");
         assert_eq!(refused["error"]["details"]["outcome"], "none", "{refused}");

@@ -318,8 +318,12 @@ pub(super) async fn read(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
 pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem> {
     let found = found(&call).await?;
     let attachments = &call.app.system.attachments;
+    let (view, etag) = (found.view(), tag(&found));
+    // Whoever has it already is given no bytes: where they are kept is not asked.
+    let has_already = conditions::has_already(call.request.headers(), &etag);
     // A page shows what comes from here alone, and an address is one for GET.
-    if call.app.redirects_to_objects && call.method == Method::GET && !call.is_for_page() {
+    let is_redirected = call.app.redirects_to_objects && call.method == Method::GET;
+    if is_redirected && !has_already && !call.is_for_page() {
         let address = attachments
             .address(&found)
             .await
@@ -328,7 +332,6 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
             return Ok(Output::SeeOther(address));
         }
     }
-    let (view, etag) = (found.view(), tag(&found));
     let length = view.bytes;
     let part = match header(&call, &RANGE) {
         Some(range) if call.method == Method::GET && wants_part(&call, &etag) => {
@@ -344,11 +347,14 @@ pub(super) async fn content(call: ApiCall, _: NoQuery) -> Result<Output, Problem
         content_type,
         disposition,
     } = Served::of(&view.content_type, view.filename.as_deref());
-    let content = match attachments.read(&found, range).await {
-        Err(error) if error.is_missing() => {
-            return Err(without_bytes(&call, &found, error).await);
-        }
-        read => read?,
+    let content = match has_already {
+        true => stream::empty().boxed(),
+        false => match attachments.read(&found, range).await {
+            Err(error) if error.is_missing() => {
+                return Err(without_bytes(&call, &found, error).await);
+            }
+            read => read?,
+        },
     };
     Ok(Output::File(Box::new(FileContent {
         content,

@@ -1,11 +1,14 @@
 //! Redaction leaves no byte of the text in the files of the store, the write-ahead log included.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 
-use crate::support::{Client, Server, unique, until};
+use crate::support::files::words_in;
+use crate::support::{Answer, Client, Server, unique, until};
 
 /// The contract's bound, and a little for a busy machine.
 const GONE_WITHIN: Duration = Duration::from_secs(35);
@@ -69,6 +72,75 @@ async fn thirty_seconds_after_redaction_no_file_holds_the_text() {
     traffic(&c, &conversation, 100).await;
     assert_gone(&server, &[&first, &second, &in_metadata]).await;
     assert_eq!(c.get(&at).await.expect(200)["redacted"], true);
+}
+
+/// A message or a document whose every text has this word, more or less often; its address, with what deletes
+/// it for good.
+async fn saying(c: &Client, word: &str, (number, conversation): (usize, &str)) -> String {
+    let much = |times: usize| word.repeat(1 + number * times % 29);
+    // A title has an end.
+    let some = |times: usize| word.repeat(1 + number * times % 13);
+    if number % 4 == 3 {
+        let new = json!({"title": word, "content": much(3), "metadata": {"note": word}});
+        let id = c.post("/api/v1/documents", new).await.expect(201).id("id");
+        let at = format!("/api/v1/documents/{id}");
+        for turn in 0..number % 5 {
+            let version = json!({"content": much(7 + turn), "label": format!("{word}{turn}")});
+            c.post(&format!("{at}/versions"), version).await.expect(201);
+            let other = json!({"title": some(5 + turn), "metadata": {"note": much(11)}});
+            c.put(&at, other).await.expect(200);
+        }
+        return format!("{at}?permanent=true");
+    }
+    let list = format!("/v1/conversations/{conversation}/messages");
+    let new = json!({"content": much(5), "metadata": {"note": word}});
+    let at = c
+        .post(&list, new)
+        .await
+        .expect(201)
+        .header("location")
+        .to_owned();
+    for turn in 0..number % 5 {
+        let edited = json!({"content": much(7 + turn), "metadata": {"note": much(11 + turn)}});
+        c.patch(&at, edited).await.expect(200);
+    }
+    at
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_many_texts_is_left_between_others() {
+    const TEXTS: usize = 500;
+    let server = Server::start();
+    let c = server.account().await.test();
+    let conversations: Vec<String> = stream::iter(0..8)
+        .then(|_| c.conversation())
+        .collect()
+        .await;
+    let words: Vec<String> = (0..TEXTS)
+        .map(|_| format!("{:z<32}", unique("zq").replace('-', "x")))
+        .collect();
+    let said = words
+        .iter()
+        .enumerate()
+        .map(|(number, word)| saying(&c, word, (number, &conversations[number % 8])));
+    let said: Vec<String> = stream::iter(said).buffered(4).collect().await;
+    let gone = |number: &usize| number % 7 > 2;
+    let deleted = (0..TEXTS)
+        .filter(gone)
+        .map(|number| c.delete(&said[number]).into_future());
+    let deleted: Vec<Answer> = stream::iter(deleted).buffered(3).collect().await;
+    assert!(deleted.iter().all(|answer| answer.status == 204));
+    let words = words.iter().enumerate().filter(|(number, _)| gone(number));
+    let words: BTreeSet<&str> = words.map(|(_, word)| word.as_str()).collect();
+    assert_ne!(
+        words_in(&server.work(), &words),
+        BTreeSet::new(),
+        "the search is blind"
+    );
+    until("no file holds any of them", GONE_WITHIN, async || {
+        words_in(&server.work(), &words).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::Conversation;
 use crate::feed::{Feed, Interest};
 use crate::search::{
-    Closed, Emptying, Found, Group, GroupChange, GroupFilter, Grouped, Happened, Indexer, Label,
+    Closed, ErasingDue, Found, Group, GroupChange, GroupFilter, Grouped, Happened, Indexer, Label,
     Place, Search, SearchError, Source, ThreadNames, Window, insist, insist_if_readable,
 };
 use crate::store::{
@@ -108,13 +108,13 @@ impl SearchIndexer {
     ///
     /// # Errors
     /// The index is behind.
-    pub(crate) async fn emptying(&self) -> Result<Emptying, ListFailure> {
-        self.0.emptying().await
+    pub(crate) async fn erasing_due(&self) -> Result<ErasingDue, ListFailure> {
+        self.0.erasing_due().await
     }
 
     /// Whether its files hold nothing of that any more.
-    pub(crate) fn is_emptied(&self, since: Emptying) -> bool {
-        self.0.is_emptied(since)
+    pub(crate) fn is_erased(&self, since: ErasingDue) -> bool {
+        self.0.is_erased(since)
     }
 
     /// How many positions the index is behind.

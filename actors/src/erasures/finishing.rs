@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::attachments::Attachments;
 use crate::conversation::Conversations;
-use crate::search::Emptying;
+use crate::search::ErasingDue;
 use crate::store::{ReadError, Store};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, ErasedConversation};
@@ -26,7 +26,7 @@ pub(crate) struct Finishing {
     /// customer's.
     earlier: HashMap<ErasureId, HashSet<EntityNumber>>,
     /// Erasures that wait for the index of this node.
-    indexed: HashMap<ErasureId, Emptying>,
+    indexed: HashMap<ErasureId, ErasingDue>,
 }
 
 impl Finishing {
@@ -95,14 +95,14 @@ impl Finishing {
         let since = match self.indexed.get(&erasure) {
             Some(since) => *since,
             None => {
-                let Ok(since) = index.emptying().await else {
+                let Ok(since) = index.erasing_due().await else {
                     return false;
                 };
                 self.indexed.insert(erasure, since);
                 since
             }
         };
-        let has_left = index.is_emptied(since);
+        let has_left = index.is_erased(since);
         if has_left {
             self.indexed.remove(&erasure);
         }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::layout::Layout;
-use super::{Closed, Emptying, Place, Search, SearchError};
+use super::{Closed, ErasingDue, Place, Search, SearchError};
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::store::{FeedRow, Later, ListFailure, ReadError, Store};
 use colloquy_model::position::Position;
@@ -146,14 +146,14 @@ impl<S: Source> Indexer<S> {
     ///
     /// # Errors
     /// The index is behind.
-    pub(crate) async fn emptying(&self) -> Result<Emptying, ListFailure> {
+    pub(crate) async fn erasing_due(&self) -> Result<ErasingDue, ListFailure> {
         let (index, reached) = self.caught_up().await?;
-        Ok(index.emptying_behind(reached))
+        Ok(index.erasing_behind(reached))
     }
 
     /// Whether its files hold nothing of that any more.
-    pub(crate) fn is_emptied(&self, since: Emptying) -> bool {
-        self.shared.index().is_emptied(since)
+    pub(crate) fn is_erased(&self, since: ErasingDue) -> bool {
+        self.shared.index().is_erased(since)
     }
 
     /// How many positions the index is behind.

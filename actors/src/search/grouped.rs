@@ -112,9 +112,10 @@ impl Layout for Grouped {
     const VERSION: i64 = 2;
     const SCHEMA: &'static str = "
     CREATE TABLE progress (
-        one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, at INTEGER NOT NULL
+        one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, scrubbed INTEGER NOT NULL,
+        at INTEGER NOT NULL
     );
-    INSERT INTO progress VALUES (1, 0, 0);
+    INSERT INTO progress VALUES (1, 0, 0, 0);
     CREATE TABLE groups (
         id INTEGER PRIMARY KEY, number INTEGER NOT NULL UNIQUE, label INTEGER NOT NULL,
         facet_1 INTEGER NOT NULL, facet_2 INTEGER NOT NULL, facet_3 INTEGER NOT NULL,

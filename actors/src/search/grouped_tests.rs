@@ -52,6 +52,7 @@ impl Desk {
             chores_every: short,
             erase_after: short,
             retry_after: short,
+            rest: short,
         };
         let (search, position) =
             Search::open_at(pace, &place(folder.path()), Position(i64::MAX)).unwrap();

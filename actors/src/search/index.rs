@@ -4,10 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::hooks::Wal;
+use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::layout::Layout;
+use crate::store::sqlite::changed_pages::ChangedPages;
 use crate::store::sqlite::codec::{column, only};
+use crate::store::sqlite::scrubbing::Scrubber;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::private_file;
@@ -41,6 +45,9 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// From so many pages in its log on they are moved into the file: as SQLite does it by itself.
+const LOG_PAGES_MAX: i32 = 1_000;
+
 /// Opens a connection with the settings of this file. It is synced at each checkpoint only: what a
 /// power cut takes away is indexed again, as the position goes with it.
 pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
@@ -67,6 +74,10 @@ pub(super) struct Opened {
     pub(super) connection: Connection,
     /// The position that the file has reached.
     pub(super) position: Position,
+    /// Knows what is changed from now on.
+    pub(super) scrubber: Scrubber,
+    /// Whether nothing that was taken out before is in it: not after a crash.
+    pub(super) is_scrubbed: bool,
 }
 
 /// Up to where an index has to have come.
@@ -87,6 +98,9 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )?;
+    let [_, log, _] = files(path);
+    let changed = ChangedPages::of(&connection, log)?;
+    follow(&mut connection, changed.clone())?;
     let pragma =
         |connection: &Connection, name| connection.pragma_query_value(None, name, only::<i64>);
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], only)?;
@@ -127,12 +141,39 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
             "it lags behind what the store can still tell of what happened",
         ));
     }
+    // It is going to be changed, so from now on nothing says that it is scrubbed.
+    let was = "UPDATE progress SET scrubbed = 0 WHERE scrubbed = 1";
+    let is_scrubbed = tables == 0 || connection.execute(was, [])? > 0;
+    if !is_scrubbed {
+        changed.forget();
+    }
     // Whatever was erased before a crash must not outlive it in the log.
     erase(&connection)?;
     Ok(Opened {
         connection,
         position,
+        scrubber: Scrubber::new(changed),
+        is_scrubbed,
     })
+}
+
+/// Notes what the connection changes, in place of SQLite's own hook, whose work is done, too.
+fn follow(connection: &mut Connection, changed: ChangedPages) -> rusqlite::Result<()> {
+    connection.wal_hook(Some(move |wal: &mut Wal, frames| {
+        changed.committed(frames);
+        if frames >= LOG_PAGES_MAX {
+            // Where a reader is in the way, the next commit tries it again.
+            let _ = wal.checkpoint_v2(CheckpointMode::PASSIVE);
+        }
+        Ok(())
+    }))
+}
+
+/// Notes, at the end, that all pages are scrubbed.
+pub(super) fn note_all_scrubbed(connection: &Connection) -> rusqlite::Result<()> {
+    connection
+        .execute("UPDATE progress SET scrubbed = 1", [])
+        .map(drop)
 }
 
 /// The files that make up this index.

@@ -8,7 +8,8 @@ use rusqlite::Connection;
 
 use colloquy_model::position::Position;
 
-/// The tables of an index: the table `progress` with one row and the `position` in it, and others.
+/// The tables of an index: the table `progress` with one row, in it the `position` and whether the pages are
+/// `scrubbed`, and others.
 pub trait Layout: Send + 'static {
     /// Marks the file as one of this layout.
     const APPLICATION_ID: i64;

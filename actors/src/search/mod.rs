@@ -17,8 +17,8 @@
 //!   nothing.
 //! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up
 //!   to it.
-//! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts and
-//!   log.
+//! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts, keys of
+//!   trees, copies between the cells of pages, and the log.
 //! - A file that is missing, damaged, of another version, ahead of the store or further behind than
 //!   the store can tell is begun anew from position 0.
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::OpenFlags;
@@ -126,12 +126,12 @@ pub struct ThreadNames {
     pub readers: &'static str,
 }
 
-/// A place in the life of an index: behind the next emptying of its log its files hold nothing of what
-/// was taken out before.
+/// A place in the life of an index: behind an erasing that begins later its files hold nothing of what was
+/// taken out before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Emptying {
+pub(crate) struct ErasingDue {
     position: Position,
-    times: u64,
+    erasings: u64,
 }
 
 /// The search index: one thread that writes it, and a few connections that search in it.
@@ -171,6 +171,8 @@ impl<L: Layout> Search<L> {
         let Opened {
             connection,
             position,
+            scrubber,
+            is_scrubbed,
         } = open_or_begin::<L>(path, Followed { newest, told_for })?;
         let reader = || {
             index::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -188,8 +190,9 @@ impl<L: Layout> Search<L> {
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            log_holds_erased: AtomicBool::new(false),
-            emptied: AtomicU64::new(0),
+            holds_erased: AtomicBool::new(!is_scrubbed),
+            erasings: AtomicU64::new(0),
+            erased: AtomicU64::new(0),
         });
         let (inbox, works) = channel();
         let writer = Writer {
@@ -198,7 +201,10 @@ impl<L: Layout> Search<L> {
             shared: Arc::clone(&shared),
             pace,
             written: position,
-            unerased: None,
+            scrubber,
+            unerased: (!is_scrubbed).then(Instant::now),
+            erasing: false,
+            busy: true,
         };
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
@@ -261,18 +267,18 @@ impl<L: Layout> Search<L> {
 
     /// From where on nothing is left in the files of what was taken out up to this position, which is
     /// reached.
-    fn emptying_behind(&self, position: Position) -> Emptying {
-        Emptying {
+    fn erasing_behind(&self, position: Position) -> ErasingDue {
+        ErasingDue {
             position,
-            times: self.shared.emptied.load(Ordering::Acquire),
+            erasings: self.shared.erasings.load(Ordering::Acquire),
         }
     }
 
-    /// Whether the log was emptied since, or holds nothing that was taken out.
-    fn is_emptied(&self, since: Emptying) -> bool {
-        let again = self.shared.emptied.load(Ordering::Acquire) > since.times;
-        let is_clean = !self.shared.log_holds_erased.load(Ordering::Acquire);
-        self.position() >= since.position && (again || is_clean)
+    /// Whether an erasing that began later has ended, or nothing is to be erased.
+    fn is_erased(&self, due: ErasingDue) -> bool {
+        let later = self.shared.erased.load(Ordering::Acquire) > due.erasings;
+        let is_clean = !self.shared.holds_erased.load(Ordering::Acquire);
+        self.position() >= due.position && (later || is_clean)
     }
 
     /// Waits until searches know everything up to this position.

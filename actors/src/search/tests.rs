@@ -28,6 +28,7 @@ fn fast() -> Pace {
         chores_every: short,
         erase_after: short,
         retry_after: short,
+        rest: short,
     }
 }
 
@@ -474,6 +475,40 @@ async fn a_power_cut_takes_the_last_text_and_its_position_together() {
     assert_eq!(desk.found("word").await, [1]);
     desk.put(2, "word", "").await;
     assert_eq!(desk.found("word").await, [2, 1]);
+}
+
+#[tokio::test]
+async fn what_was_taken_out_before_a_crash_counts_as_erased_once_all_pages_are_scrubbed() {
+    let seldom = Pace {
+        erase_after: Duration::from_secs(3_600),
+        ..fast()
+    };
+    let is_erased =
+        |search: &Search<Titled>| search.is_erased(search.erasing_behind(search.position()));
+    let mut desk = Desk::at(seldom);
+    desk.put(1, "word", "").await;
+    assert_eq!(desk.found("word").await, [1]);
+    assert!(is_erased(&desk.search), "nothing was taken out");
+    desk.remove(1).await;
+    assert_eq!(desk.found("word").await, [0_u64; 0]);
+    assert!(!is_erased(&desk.search));
+    let after = tempfile::tempdir().unwrap();
+    let path = after.path().join("c.db.search");
+    for end in ["", "-wal"] {
+        let file = format!("c.db.search{end}");
+        std::fs::copy(desk.folder.path().join(&file), after.path().join(&file)).unwrap();
+    }
+    let open = |pace| Search::<Titled>::open_at(pace, &place(&path), Position(2)).unwrap();
+    let (search, position) = open(seldom);
+    assert_eq!(position, Position(2));
+    assert!(
+        !is_erased(&search),
+        "a crash has left what it did not scrub"
+    );
+    search.close();
+    let (search, _) = open(seldom);
+    assert!(is_erased(&search), "a stop scrubs what is left");
+    search.close();
 }
 
 #[tokio::test]

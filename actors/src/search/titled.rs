@@ -50,8 +50,10 @@ impl Layout for Titled {
     const APPLICATION_ID: i64 = 0x436f_5173;
     const VERSION: i64 = 3;
     const SCHEMA: &'static str = "
-    CREATE TABLE progress (one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL);
-    INSERT INTO progress VALUES (1, 0);
+    CREATE TABLE progress (
+        one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, scrubbed INTEGER NOT NULL
+    );
+    INSERT INTO progress VALUES (1, 0, 0);
     CREATE TABLE entries (
         number INTEGER PRIMARY KEY, title TEXT NOT NULL, content BLOB NOT NULL, content_bytes INTEGER NOT NULL
     );

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
 use super::layout::Layout;
+use crate::store::sqlite::scrubbing::Scrubber;
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
@@ -31,6 +32,8 @@ pub(super) struct Pace {
     pub(super) erase_after: Duration,
     /// After a first failure; twice as long after each further one.
     pub(super) retry_after: Duration,
+    /// Between two slices of pages that are scrubbed.
+    pub(super) rest: Duration,
 }
 
 impl Default for Pace {
@@ -39,6 +42,7 @@ impl Default for Pace {
             chores_every: Duration::from_secs(1),
             erase_after: Duration::from_secs(10),
             retry_after: Duration::from_secs(1),
+            rest: Duration::from_millis(20),
         }
     }
 }
@@ -65,10 +69,12 @@ pub(super) struct Shared {
     pub(super) damaged: AtomicBool,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
-    /// Whether something that was taken out stands in the log.
-    pub(super) log_holds_erased: AtomicBool,
-    /// How often the log was emptied of what had been taken out.
-    pub(super) emptied: AtomicU64,
+    /// Whether the files may hold something that was taken out.
+    pub(super) holds_erased: AtomicBool,
+    /// How often erasing has begun: what was taken out before leaves the files with it.
+    pub(super) erasings: AtomicU64,
+    /// The last of them that has ended.
+    pub(super) erased: AtomicU64,
 }
 
 impl Shared {
@@ -87,8 +93,13 @@ pub(super) struct Writer<L: Layout> {
     pub(super) pace: Pace,
     /// The position that stands in the file.
     pub(super) written: Position,
-    /// Since when something that was erased stands in the log.
+    pub(super) scrubber: Scrubber,
+    /// Since when there is something that was taken out since erasing began.
     pub(super) unerased: Option<Instant>,
+    /// Whether the pages are being scrubbed, or the log is to be emptied behind that.
+    pub(super) erasing: bool,
+    /// Whether there may be pages to be scrubbed at once.
+    pub(super) busy: bool,
 }
 
 /// What has gathered: of each text only its last state.
@@ -142,7 +153,11 @@ impl<L: Layout> Writer<L> {
     /// index is behind.
     pub(super) fn run(mut self) {
         while !self.shared.closing.load(Ordering::Relaxed) {
-            match self.inbox.recv_timeout(self.pace.chores_every) {
+            let patience = match self.busy {
+                true => self.pace.rest.min(self.pace.chores_every),
+                false => self.pace.chores_every,
+            };
+            match self.inbox.recv_timeout(patience) {
                 Ok(first) => {
                     let mut batch = Batch::up_to(first.position);
                     batch.add(first);
@@ -154,11 +169,11 @@ impl<L: Layout> Writer<L> {
                     if !self.take_in(&batch) {
                         break;
                     }
-                    self.erase_if_due(self.pace.erase_after);
+                    self.erase(Turn::Busy);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.write_position();
-                    self.erase_if_due(self.pace.erase_after);
+                    self.erase(Turn::Idle);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -230,7 +245,7 @@ impl<L: Layout> Writer<L> {
                 self.written = batch.position;
                 if *erased {
                     self.unerased.get_or_insert_with(Instant::now);
-                    self.shared.log_holds_erased.store(true, Ordering::Release);
+                    self.shared.holds_erased.store(true, Ordering::Release);
                 }
             }
             Err(error) => {
@@ -257,28 +272,67 @@ impl<L: Layout> Writer<L> {
         Ok(taken_out)
     }
 
-    /// Leaves everything in the file, and a log without what was erased.
-    fn close(&self) {
-        if let Err(error) = index::erase(&self.connection) {
-            tracing::error!(%error, "the search index's log can't be emptied");
+    /// Leaves everything in the file, and neither pages nor a log with what was taken out.
+    fn close(&mut self) {
+        let scrubbed = self.scrubber.finish(&self.connection);
+        let noted = scrubbed.and_then(|is_done| match is_done {
+            true => index::note_all_scrubbed(&self.connection),
+            false => Ok(()),
+        });
+        let emptied = index::erase(&self.connection);
+        if let Err(error) = noted.and(emptied) {
+            tracing::error!(%error, "what was taken out of the search index can't be erased");
         }
     }
 
-    fn erase_if_due(&mut self, after: Duration) {
-        if self.unerased.is_some_and(|since| since.elapsed() >= after) {
-            match index::erase(&self.connection) {
-                Ok(true) => {
-                    self.unerased = None;
-                    self.shared.log_holds_erased.store(false, Ordering::Release);
-                    self.shared.emptied.fetch_add(1, Ordering::Release);
-                }
-                // A reader is in the way: again with the next chore.
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::error!(%error, "the search index's log can't be emptied; trying again");
-                    self.unerased = Some(Instant::now());
-                }
+    /// Goes on with what makes the files lose what was taken out.
+    fn erase(&mut self, turn: Turn) {
+        match self.try_erase(turn) {
+            Ok(is_busy) => self.busy = is_busy,
+            Err(error) => {
+                tracing::error!(%error, "what was taken out of the search index can't be erased; trying again");
+                self.busy = false;
+                self.erasing = false;
+                self.unerased = Some(Instant::now());
             }
         }
     }
+
+    /// Whether it is to be gone on with at once.
+    fn try_erase(&mut self, turn: Turn) -> rusqlite::Result<bool> {
+        let is_due = |since: Instant| since.elapsed() >= self.pace.erase_after;
+        if !self.erasing && self.unerased.is_some_and(is_due) {
+            self.scrubber.begin(&self.connection)?;
+            self.unerased = None;
+            self.erasing = true;
+            self.shared.erasings.fetch_add(1, Ordering::AcqRel);
+        }
+        if !self.erasing {
+            return match turn {
+                Turn::Busy => Ok(false),
+                Turn::Idle => self.scrubber.slice_ahead(&self.connection),
+            };
+        }
+        if self.scrubber.slice(&self.connection)? {
+            return Ok(true);
+        }
+        // With a reader in the way: again with the next chore.
+        if index::erase(&self.connection)? {
+            self.erasing = false;
+            let nothing_since = self.unerased.is_none();
+            let of = self.shared.erasings.load(Ordering::Acquire);
+            self.shared
+                .holds_erased
+                .store(!nothing_since, Ordering::Release);
+            self.shared.erased.store(of, Ordering::Release);
+        }
+        Ok(false)
+    }
+}
+
+/// Whether there was a batch to write in this turn.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Busy,
+    Idle,
 }

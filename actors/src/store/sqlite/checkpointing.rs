@@ -14,6 +14,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
+use super::changed_pages::ChangedPages;
 use super::failure::judge;
 use super::file::{OpenError, connect};
 use crate::store::Checkpoint;
@@ -100,11 +101,15 @@ pub(super) struct Checkpointing {
 }
 
 impl Checkpointing {
-    /// Starts the thread, which is told of every commit of this writer.
+    /// Starts the thread, which is told of every commit of this writer, and so is who notes what it changes.
     ///
     /// # Errors
     /// The file can't be opened once more, or the system starts no further thread.
-    pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenError> {
+    pub(super) fn start(
+        path: &Path,
+        writer: &mut Connection,
+        changed: ChangedPages,
+    ) -> Result<Self, OpenError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let progress = Arc::new(Mutex::new(Progress::begin()));
         let (asks, asked) = sync_channel(1);
@@ -119,6 +124,7 @@ impl Checkpointing {
             // It takes the place of SQLite's own, which would move all of it within a commit.
             let (progress, asks) = (Arc::clone(&progress), asks.clone());
             writer.wal_hook(Some(move |wal: &mut Wal, pages| {
+                changed.committed(pages);
                 committed(&progress, &asks, wal, u32::try_from(pages).unwrap_or(0));
                 // An error here would say that the commit failed, and it has not.
                 Ok(())

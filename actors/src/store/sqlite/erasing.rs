@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, Columns, columns, int, only, uint, whole};
 use super::delivery_logs;
+use super::schema::MIGRATIONS;
 use crate::store::CommitSink;
 use colloquy_model::commit::NameField;
 use colloquy_model::entity_number::EntityNumber;
@@ -19,10 +20,10 @@ const ROWS_AT_ONCE: i64 = 1_024;
 /// What erasing a row costs beside its text, in bytes of text.
 const ROW_BYTES: usize = 256;
 
-/// Up to here are the rows of an entity erased of which gaps of pages may hold something, and the log.
+/// Up to here are the rows of an entity erased of which pages may still hold something, and the log.
 const ERASED: i64 = i64::MAX - 1;
-/// The same from when the gaps are looked through: once they were, only the log may hold anything.
-const DONE: i64 = i64::MAX;
+/// The same from when the pages are scrubbed: once they are, only the log may hold anything.
+const SCRUBBED: i64 = i64::MAX;
 
 columns! {
     /// An entity that is gone: what its rows say is erased up to this position.
@@ -95,37 +96,66 @@ fn step(
     Ok(())
 }
 
-/// The gaps are to be looked through for everything whose rows are erased: whether there is any. What is
-/// erased from now on is not among it.
-pub(super) fn begin_gaps(connection: &Connection) -> rusqlite::Result<bool> {
-    moved(connection, ERASED, DONE)
+/// The pages are scrubbed from now on of everything whose rows are erased.
+pub(super) fn begin_scrubbing(connection: &Connection) -> rusqlite::Result<()> {
+    moved(connection, ERASED, SCRUBBED)
 }
 
-/// Whoever looked through the gaps has ended before its time.
-pub(super) fn gaps_were_left(connection: &Connection) -> rusqlite::Result<()> {
-    moved(connection, DONE, ERASED).map(drop)
+/// Whoever scrubbed the pages has ended before its time.
+pub(super) fn scrubbing_was_cut_short(connection: &Connection) -> rusqlite::Result<()> {
+    moved(connection, SCRUBBED, ERASED)
 }
 
-fn moved(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<bool> {
-    let mut mark =
-        connection.prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE erased_to = ?1")?;
-    Ok(mark.execute([from, to])? > 0)
+fn moved(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE erasures SET erased_to = ?2 WHERE erased_to = ?1")?
+        .execute([from, to])
+        .map(drop)
 }
 
-/// Whether anything is erased but for what the log holds, once the gaps are looked through.
-pub(super) fn is_any_done(connection: &Connection) -> rusqlite::Result<bool> {
-    let mut done = connection.prepare_cached("SELECT 1 FROM erasures WHERE erased_to = ?1")?;
-    done.exists([DONE])
+/// Whether anything was erased of which, once the pages are scrubbed, only the log may hold something.
+pub(super) fn is_any_being_scrubbed(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut find = connection.prepare_cached("SELECT 1 FROM erasures WHERE erased_to = ?1")?;
+    find.exists([SCRUBBED])
 }
 
-/// The gaps were looked through, and the log is empty behind that: nothing is left of what was erased.
+/// The pages are scrubbed, and the log is empty behind that: nothing is left of what was erased.
 pub(super) fn log_is_empty(connection: &Connection) -> rusqlite::Result<()> {
-    if is_any_done(connection)? {
+    if is_any_being_scrubbed(connection)? {
         connection
             .prepare_cached("DELETE FROM erasures WHERE erased_to = ?1")?
-            .execute([DONE])?;
+            .execute([SCRUBBED])?;
     }
     Ok(())
+}
+
+/// Notes, at the end of the store, that all of its pages are scrubbed.
+pub(super) fn note_all_scrubbed(connection: &Connection) -> rusqlite::Result<()> {
+    connection
+        .execute(
+            "INSERT OR REPLACE INTO meta(key, value) VALUES ('scrubbed', ?1)",
+            [schema_version()],
+        )
+        .map(drop)
+}
+
+/// Whether all pages of a file are scrubbed that is opened and not brought to this version yet. From now on
+/// nothing says so: it is going to be changed.
+pub(super) fn are_all_scrubbed(connection: &Connection) -> rusqlite::Result<bool> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", only)?;
+    if version != schema_version() {
+        // A new file, or one in which moving to this version leaves more.
+        let pages: i64 = connection.pragma_query_value(None, "page_count", only)?;
+        return Ok(pages == 0);
+    }
+    let sql = "DELETE FROM meta WHERE key = 'scrubbed' RETURNING value";
+    let noted: Option<i64> = connection.query_row(sql, [], only).optional()?;
+    // Another version may have changed it since.
+    Ok(noted == Some(version))
+}
+
+fn schema_version() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
 /// Those of these entities of which the file or its log may still hold a text.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::batch::Counts;
+use super::changed_pages::ChangedPages;
 use super::codec::{int, optional_millis};
 use super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
-use super::gaps::Gaps;
 use super::gate::Gate;
 use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
@@ -16,6 +16,7 @@ use super::pace::{Pace, Phase};
 use super::recent_events::{PendingSegment, SegmentWriter};
 use super::renames::{self, Renames};
 use super::retention::Retention;
+use super::scrubbing::Scrubber;
 use super::{erasing, redacting};
 use crate::store::{CommitSink, KeyUse};
 use colloquy_model::entity_number::EntityNumber;
@@ -50,10 +51,15 @@ pub(super) struct Housekeeping {
     log: LogErasing,
     /// Whether texts of what is gone may be left.
     erasing: bool,
-    /// What texts of what is gone are left between those of others.
-    gaps: Gaps,
-    /// Whether these are to be looked for once more.
-    gaps_due: bool,
+    scrubber: Scrubber,
+    /// Whether something has left its place since the scrubber began.
+    unscrubbed: bool,
+    /// Whether somebody waits for what the scrubber is at.
+    scrubs_for_somebody: bool,
+    /// Until then what is erased goes along with what is being scrubbed.
+    scrubs_more_until: Instant,
+    /// Whether the writer had nothing to write in this turn.
+    is_idle: bool,
     /// Whether earlier texts of redacted messages may be left.
     redacting: bool,
     keys: Shelving,
@@ -72,10 +78,10 @@ impl Housekeeping {
         pace: Pace,
         connection: &Connection,
         sink: &dyn CommitSink,
-        gate: Arc<Gate>,
+        (gate, changed): (Arc<Gate>, ChangedPages),
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
-        erasing::gaps_were_left(connection)?;
+        erasing::scrubbing_was_cut_short(connection)?;
         let mut log = LogErasing::new(pace.erase_within, gate);
         // What the log holds of an earlier run may have been redacted there, and somebody may have kept
         // the start from emptying it.
@@ -86,8 +92,12 @@ impl Housekeeping {
             uses_at: now + pace.uses_every,
             log,
             erasing: true,
-            gaps: Gaps::default(),
-            gaps_due: true,
+            // What was erased before a crash may not be scrubbed.
+            unscrubbed: changed.are_unknown(),
+            scrubber: Scrubber::new(changed),
+            scrubs_for_somebody: false,
+            scrubs_more_until: now,
+            is_idle: false,
             redacting: true,
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
@@ -109,13 +119,24 @@ impl Housekeeping {
         self.renames.waiting()
     }
 
+    /// How much there was to write in this turn.
+    pub(super) fn turn_begins(&mut self, works: usize) {
+        self.is_idle = works == 0;
+    }
+
     /// A message was redacted: the file must lose its earlier texts.
     pub(super) fn erase_messages(&mut self) {
         self.redacting = true;
+        self.erase_text();
+    }
+
+    /// A text was erased: pages and the log must lose it.
+    pub(super) fn erase_text(&mut self) {
+        self.unscrubbed = true;
         self.erase_log();
     }
 
-    /// A text was erased: the log must lose it.
+    /// The log must lose what is not in the file any more.
     pub(super) fn erase_log(&mut self) {
         self.log.note();
     }
@@ -124,7 +145,7 @@ impl Housekeeping {
     pub(super) fn erase_texts_of_gone(&mut self) {
         self.erasing = true;
         // Its header and its names left the file with the commit.
-        self.erase_log();
+        self.erase_text();
     }
 
     /// How long the writer may sleep.
@@ -208,10 +229,14 @@ impl Housekeeping {
             self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
         self.erase_redacted(connection, phase)?;
-        if self.log.run(connection, phase)? && self.gaps.are_clean() {
+        let is_scrubbed = !self.scrubs_for_somebody || self.scrubber.is_done();
+        if self.log.run(connection, phase)? && is_scrubbed {
             erasing::log_is_empty(connection).inspect_err(|_| self.log.note())?;
         }
-        Ok(())
+        match phase {
+            Phase::Closing => self.finish_scrubbing(connection),
+            Phase::Running => Ok(()),
+        }
     }
 
     /// One slice of one thing, in turn; whether there was anything to do.
@@ -226,7 +251,7 @@ impl Housekeeping {
             let did = match self.turn {
                 0 => self.keys.run(connection, sink.keys(), Timestamp::now())?,
                 1 => self.retention.run(connection, Timestamp::now())?,
-                2 => self.empty_gaps(connection)?,
+                2 => self.scrub(connection)?,
                 _ => self.erase_texts(connection, sink)?,
             };
             if did {
@@ -270,7 +295,7 @@ impl Housekeeping {
             self.redacting = redacting::slice(connection, ERASE_SLICE_BYTES)?;
             connection.execute_batch("COMMIT")?;
             if self.redacting {
-                self.erase_log();
+                self.erase_text();
             }
             if phase == Phase::Running || begun.elapsed() > REDACT_AT_END {
                 break;
@@ -294,26 +319,48 @@ impl Housekeeping {
         connection.execute_batch("COMMIT")?;
         // Not before it is committed: a full disk must not end it.
         self.erasing = is_more_left;
-        self.gaps_due = true;
         // Behind the last slice, too: the log may have been emptied before it.
-        self.erase_log();
+        self.erase_text();
         Ok(true)
     }
 
-    /// One slice of the gaps between texts.
-    fn empty_gaps(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
-        let may_begin = self.gaps_due && self.gaps.are_clean() && !self.erasing;
-        if may_begin && !erasing::is_any_done(connection)? {
-            if erasing::begin_gaps(connection)? {
-                self.gaps.begin();
-            }
-            self.gaps_due = false;
+    /// One slice of the pages that are to be scrubbed, for whoever waits for it, or while there is nothing to
+    /// write.
+    fn scrub(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        self.scrubs_for_somebody &= !self.scrubber.is_done();
+        if self.unscrubbed && self.may_scrub_more(connection)? {
+            erasing::begin_scrubbing(connection)?;
+            self.scrubber.begin(connection)?;
+            self.scrubs_for_somebody = true;
+            self.unscrubbed = false;
         }
-        let did = self.gaps.slice(connection)?;
-        if did {
+        if self.scrubs_for_somebody {
             self.erase_log();
+            self.scrubber.slice(connection)
+        } else if self.is_idle {
+            self.scrubber.slice_ahead(connection)
+        } else {
+            Ok(false)
         }
-        Ok(did)
+    }
+
+    /// Whether what was erased since can go along with what is being scrubbed. What comes too late for the
+    /// next emptying of the log waits until that is over, or it would never find all pages scrubbed.
+    fn may_scrub_more(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        let now = Instant::now();
+        if erasing::is_any_being_scrubbed(connection)? {
+            return Ok(now < self.scrubs_more_until);
+        }
+        self.scrubs_more_until = now + self.pace.erase_within / 2;
+        Ok(true)
+    }
+
+    /// Scrubs what is left, as the last thing that is done to the file.
+    fn finish_scrubbing(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        match self.scrubber.finish(connection)? {
+            true => erasing::note_all_scrubbed(connection),
+            false => Ok(()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod activity;
 mod audit;
 mod batch;
 mod chain;
+pub(crate) mod changed_pages;
 mod check;
 mod checkpointing;
 mod chores;
@@ -30,7 +31,6 @@ mod failure;
 mod feed_numbers;
 mod figures;
 mod file;
-pub(crate) mod gaps;
 mod gate;
 mod headers;
 mod housekeeping;
@@ -55,6 +55,7 @@ mod revisions;
 mod roles;
 mod row_page;
 mod schema;
+pub(crate) mod scrubbing;
 mod sealed_rows;
 mod slices;
 mod snapshots;
@@ -84,7 +85,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::OpenFlags;
+use rusqlite::{Connection, OpenFlags};
 
 pub use chain::SqliteChain;
 pub use check::{attachments, check};
@@ -94,6 +95,7 @@ pub use migrating::{DryRun, Migration};
 pub use store_key::use_key_of;
 pub use transfer::SqliteTransfer;
 
+use self::changed_pages::ChangedPages;
 use self::checkpointing::{Checkpointing, Checkpoints};
 use self::dirty_headers::DirtyHeaders;
 use self::feed_numbers::FeedLeads;
@@ -223,6 +225,7 @@ impl SqliteStore {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         )?;
         connection.busy_timeout(OPENING_MAX)?;
+        let changed = changed_pages(path, &mut connection)?;
         let (counts, master_keys) =
             transfer::recovered(&mut connection, path, settings.master_keys)?;
         let counts = counts.linking(chain::ChainEnd::open(&mut connection)?);
@@ -230,10 +233,11 @@ impl SqliteStore {
         let operator = recovery::operator(&connection, &first_start, settings.operator_token)?;
         sink.opened(counts.next_pos.previous());
         let gate = Arc::new(Gate::default());
-        let housekeeping = Housekeeping::open(pace, &connection, &*sink, Arc::clone(&gate))?;
+        let behind = (Arc::clone(&gate), changed.clone());
+        let housekeeping = Housekeeping::open(pace, &connection, &*sink, behind)?;
         let [loads, lists, contents, streams, chores] = readers(path, settings.reads, &gate)?;
         connection.busy_timeout(BUSY_MAX)?;
-        let checkpointing = Checkpointing::start(path, &mut connection)?;
+        let checkpointing = Checkpointing::start(path, &mut connection, changed)?;
         let checkpoints = checkpointing.checkpoints();
         let (lagging, counters) = (Arc::default(), Arc::<WriterCounters>::default());
         let slicing = SegmentWriter::open(&connection)?;
@@ -284,6 +288,16 @@ impl SqliteStore {
             None => Err(work),
         }
     }
+}
+
+/// Notes what the writer's connection changes of a file that is being opened, from the first page on.
+fn changed_pages(path: &Path, connection: &mut Connection) -> rusqlite::Result<ChangedPages> {
+    let changed = ChangedPages::of(connection, log_of(path))?;
+    changed.follow(connection)?;
+    if !erasing::are_all_scrubbed(connection)? {
+        changed.forget();
+    }
+    Ok(changed)
 }
 
 /// The mark of the store in this file; set before there is one.

@@ -157,6 +157,7 @@ impl Writer {
         let phase = arrivals.phase();
         let mut batch = arrivals.next(phase);
         self.counters.queue(batch.len());
+        self.housekeeping.turn_begins(batch.len());
         self.take(&mut batch);
         self.keep_house(phase);
         phase
@@ -482,9 +483,9 @@ impl Writer {
         if commit.erases() {
             self.housekeeping.erase_texts_of_gone();
         }
-        // The log must lose the keys, too.
+        // Pages and the log must lose the keys, too.
         if commit.destroys_keys() {
-            self.housekeeping.erase_log();
+            self.housekeeping.erase_text();
         }
         self.note_header(&commit, first);
         if let Some(name) = commit.new_name() {

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use rusqlite::OpenFlags;
 use tempfile::TempDir;
 
+use super::changed_pages::ChangedPages;
 use super::checkpointing::Checkpointing;
 use super::codec::only;
 use super::file::{connect, log_of};
@@ -179,13 +180,14 @@ impl Bare {
         schema::migrate(&mut connection).unwrap();
         let counts = recovery::recover(&mut connection).unwrap();
         let views = Views::default();
-        let checkpointing = Checkpointing::start(&path, &mut connection).unwrap();
+        let changed = ChangedPages::of(&connection, log_of(&path)).unwrap();
+        let behind = (Arc::default(), changed.clone());
+        let checkpointing = Checkpointing::start(&path, &mut connection, changed).unwrap();
         let slicing = SegmentWriter::open(&connection).unwrap();
         let writer = Writer::of(WriterParts {
             leads: Default::default(),
             checkpointing,
-            housekeeping: Housekeeping::open(Pace::default(), &connection, &views, Arc::default())
-                .unwrap(),
+            housekeeping: Housekeeping::open(Pace::default(), &connection, &views, behind).unwrap(),
             connection,
             counts,
             lagging: Arc::default(),

@@ -1,13 +1,13 @@
 //! Taking words out of an FTS5 table so that nothing of them is left. FTS5's `secure-delete` takes them out
 //! of the leaves of its trees (<https://sqlite.org/fts5.html#the_secure_delete_configuration_option>), not
-//! out of the keys that separate one leaf from the one before it: such a key is the beginning of what was the
-//! leaf's first word when it was written, as much of it as tells it from the word before. Where that word is
-//! gone, the key becomes the word that is the leaf's first now. Only a rebuild of the trees would do the same
+//! out of the separators between one leaf and the next: a separator is the beginning of what was the leaf's
+//! first word when it was written, as much of it as tells it from the word before. Where that word is gone,
+//! the separator becomes the word that is the leaf's first now. Only a rebuild of the trees would do the same
 //! by FTS5's own means (`optimize`), at the cost of all that is in them.
 //!
 //! The trees stand in ordinary tables, whose format SQLite keeps
-//! (<https://sqlite.org/fts5.html#fts5_data_structures>): `{table}_idx` has the keys with their leaves'
-//! numbers, `{table}_data` the leaves.
+//! (<https://sqlite.org/fts5.html#fts5_data_structures>): `{table}_idx` has the separators with their
+//! leaves' numbers, `{table}_data` the leaves.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::index::damaged;
 use crate::store::sqlite::codec::{Columns, columns, only, whole};
 
-/// Bytes of words that are kept at most until their keys are looked for.
+/// Bytes of words that are kept at most until their separators are looked for.
 const KEPT_MAX: usize = 1 << 20;
 /// Words stand in FTS5's trees behind this byte; other ones mark indexes of prefixes.
 const MAIN_INDEX: u8 = b'0';
@@ -34,7 +34,7 @@ pub(super) struct TakenOut {
 }
 
 columns! {
-    /// The last key that is not behind a word.
+    /// The last separator that is not behind a word.
     struct Separator {
         term: Vec<u8>,
         /// The number of the leaf, and in the last bit whether that has an index of its own.
@@ -63,19 +63,19 @@ impl TakenOut {
                 self.bytes += bytes;
             }
             if self.bytes > KEPT_MAX {
-                self.leave_keys(connection)?;
+                self.clear_separators(connection)?;
             }
         }
         Ok(())
     }
 
-    /// Makes the words leave the keys, too; whether there were any.
+    /// Clears the separators of the words, too; whether there were any.
     pub(super) fn finish(mut self, connection: &Connection) -> rusqlite::Result<bool> {
-        self.leave_keys(connection)?;
+        self.clear_separators(connection)?;
         Ok(self.any)
     }
 
-    fn leave_keys(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    fn clear_separators(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         self.bytes = 0;
         let words = std::mem::take(&mut self.words);
         if words.is_empty() {
@@ -92,13 +92,13 @@ impl TakenOut {
         let mut segment = 0;
         while let Some(found) = next.query_row([segment], only::<Option<i64>>)? {
             segment = found;
-            self.leave_keys_of(connection, segment, &words)?;
+            self.clear_segment(connection, segment, &words)?;
         }
         Ok(())
     }
 
-    /// In each segment a word stood behind the last key that is not behind it.
-    fn leave_keys_of(
+    /// In each segment a word stood behind the last separator that is not behind it.
+    fn clear_segment(
         &self,
         connection: &Connection,
         segment: i64,
@@ -114,45 +114,45 @@ impl TakenOut {
             let found = find
                 .query_row(params![segment, word], whole::<Separator>)
                 .optional()?;
-            // The first leaf's key is empty.
-            if let Some(key) = found
-                && !key.term.is_empty()
-                && word.starts_with(&key.term)
+            // The first leaf's separator is empty.
+            if let Some(separator) = found
+                && !separator.term.is_empty()
+                && word.starts_with(&separator.term)
             {
-                self.replace(connection, segment, &key)?;
+                self.replace(connection, segment, &separator)?;
             }
         }
         Ok(())
     }
 
-    /// Makes a key the first word of its leaf. The key of a leaf that was merged into another segment goes:
-    /// nobody looks for it any more.
+    /// Makes a separator the first word of its leaf. That of a leaf which was merged into another segment
+    /// goes: nobody looks for it any more.
     fn replace(
         &self,
         connection: &Connection,
         segment: i64,
-        key: &Separator,
+        separator: &Separator,
     ) -> rusqlite::Result<()> {
         let table = self.table;
         let leaf: Option<Vec<u8>> = connection
             .prepare_cached(&format!("SELECT block FROM {table}_data WHERE id = ?1"))?
-            .query_row([segment << LEAF_BITS | key.pgno >> 1], only)
+            .query_row([segment << LEAF_BITS | separator.pgno >> 1], only)
             .optional()?;
         let Some(leaf) = leaf else {
             connection
                 .prepare_cached(&format!(
                     "DELETE FROM {table}_idx WHERE segid = ?1 AND term = ?2"
                 ))?
-                .execute(params![segment, key.term])?;
+                .execute(params![segment, separator.term])?;
             return Ok(());
         };
         let first = first_word(&leaf).ok_or_else(damaged)?;
-        if first != key.term {
+        if first != separator.term {
             connection
                 .prepare_cached(&format!(
                     "UPDATE {table}_idx SET term = ?3 WHERE segid = ?1 AND term = ?2"
                 ))?
-                .execute(params![segment, key.term, first])?;
+                .execute(params![segment, separator.term, first])?;
         }
         Ok(())
     }
@@ -221,12 +221,12 @@ mod tests {
             .unwrap();
     }
 
-    fn keys(connection: &Connection) -> Vec<Vec<u8>> {
-        let mut keys = connection
+    fn separators(connection: &Connection) -> Vec<Vec<u8>> {
+        let mut separators = connection
             .prepare("SELECT term FROM texts_idx WHERE term <> x''")
             .unwrap();
-        let keys = keys.query_map([], only).unwrap();
-        keys.collect::<rusqlite::Result<_>>().unwrap()
+        let separators = separators.query_map([], only).unwrap();
+        separators.collect::<rusqlite::Result<_>>().unwrap()
     }
 
     fn is_found(connection: &Connection, row: i64, word: &str) -> bool {
@@ -237,8 +237,8 @@ mod tests {
             .unwrap()
     }
 
-    /// Many words are each other's beginnings, and some are in many texts: trees of several leaves, with keys
-    /// that are whole words, and lists that go over leaves.
+    /// Many words are each other's beginnings, and some are in many texts: trees of several leaves, with
+    /// separators that are whole words, and lists that go over leaves.
     fn texts() -> impl Strategy<Value = Vec<Vec<String>>> {
         let word = prop_oneof!["[ab]{1,24}", "[ab]{20,40}", "c"];
         proptest::collection::vec(proptest::collection::vec(word, 1..12), 1..80)
@@ -248,7 +248,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn words_that_are_taken_out_are_left_in_no_key(texts in texts(), seed in any::<u64>()) {
+        fn words_that_are_taken_out_are_left_in_no_separator(texts in texts(), seed in any::<u64>()) {
             let connection = table();
             let joined: Vec<(i64, String)> = (1..).zip(texts.iter().map(|words| words.join(" "))).collect();
             // Several segments, merged now and then.
@@ -274,12 +274,12 @@ mod tests {
                 .filter(|(row, _)| !goes(*row))
                 .flat_map(|(_, words)| words.split(' '))
                 .collect();
-            for key in keys(&connection) {
-                let key = String::from_utf8(key).unwrap();
-                let key = key.strip_prefix('0').unwrap();
-                prop_assert!(left.iter().any(|word| word.starts_with(key)), "{}", key);
-                let is_gone = joined.iter().any(|(_, words)| words.split(' ').any(|word| word == key));
-                prop_assert!(left.contains(key) || !is_gone, "{}", key);
+            for separator in separators(&connection) {
+                let separator = String::from_utf8(separator).unwrap();
+                let separator = separator.strip_prefix('0').unwrap();
+                prop_assert!(left.iter().any(|word| word.starts_with(separator)), "{}", separator);
+                let is_gone = joined.iter().any(|(_, words)| words.split(' ').any(|word| word == separator));
+                prop_assert!(left.contains(separator) || !is_gone, "{}", separator);
             }
             connection.execute_batch("INSERT INTO texts (texts) VALUES ('integrity-check')").unwrap();
             for (row, words) in &joined {
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn what_fts5_leaves_of_words_goes() {
         let connection = table();
-        // Each is the beginning of the next, so a key is a whole word.
+        // Each is the beginning of the next, so a separator is a whole word.
         let words: Vec<(i64, String)> = (1..=60).map(|n| (n, "a".repeat(n as usize))).collect();
         let goes = |row: &i64| row % 4 != 0;
         connection.execute_batch("BEGIN").unwrap();
@@ -306,16 +306,19 @@ mod tests {
         }
         connection.execute_batch("COMMIT").unwrap();
         let left = |connection: &Connection| {
-            let keys = keys(connection);
-            keys.iter().filter(|key| (key.len() - 1) % 4 != 0).count()
+            let separators = separators(connection);
+            separators
+                .iter()
+                .filter(|separator| (separator.len() - 1) % 4 != 0)
+                .count()
         };
-        assert!(left(&connection) > 0, "{:?}", keys(&connection));
+        assert!(left(&connection) > 0, "{:?}", separators(&connection));
         let mut taken_out = TakenOut::of(TABLE);
         for (_, word) in words.iter().filter(|(row, _)| goes(row)) {
             taken_out.add(&connection, word).unwrap();
         }
         assert!(taken_out.finish(&connection).unwrap());
-        assert_eq!(left(&connection), 0, "{:?}", keys(&connection));
+        assert_eq!(left(&connection), 0, "{:?}", separators(&connection));
         for (row, word) in &words {
             assert_eq!(is_found(&connection, *row, word), !goes(row), "{row}");
         }

@@ -54,6 +54,7 @@ on_each_provider!(
     backups_are_kept_in_the_bucket_and_restored_out_of_it,
     a_backup_that_was_moved_is_restored_from_where_it_is_and_what_is_missing_is_named,
     a_backup_without_its_bucket_is_refused_and_the_next_is_made,
+    a_backup_whose_bucket_goes_away_says_so,
     credentials_and_buckets_that_are_refused_stop_the_start,
     a_bucket_that_is_away_is_told_at_the_start_and_waited_for,
 );
@@ -440,6 +441,43 @@ async fn a_backup_without_its_bucket_is_refused_and_the_next_is_made(mut bucket:
     bucket.open();
     let made = backup(&operator).await;
     assert_eq!(made["state"], "finished", "{made}");
+    server.term();
+    server.assert_sound();
+}
+
+async fn a_backup_whose_bucket_goes_away_says_so(mut bucket: Bucket) {
+    let mut server = backed_up(&bucket);
+    server.expect_errors();
+    let (account, operator) = (server.account().await, server.operator());
+    let c = account.test();
+    // Takes longer to be packed than the bucket takes to be closed.
+    for number in 0..4_u8 {
+        upload(&c, "large.bin", vec![number; 24 << 20])
+            .await
+            .expect(201);
+    }
+    let begun = begun(&operator).await;
+    bucket.close();
+    until("it has failed", SOON, async || {
+        server
+            .log()
+            .contains("does not take what became of one")
+            .then_some(())
+    })
+    .await;
+    bucket.open();
+    let why = |made: &Answer| {
+        assert_eq!(made["state"], "failed", "{made}");
+        made["error"].as_str().unwrap().to_owned()
+    };
+    let said = why(&ended(&operator, &begun["backup_id"]).await);
+    assert!(!said.contains("the server ended"), "{said}");
+    // Once the next is made, the bucket knows it, too.
+    backup(&operator).await;
+    server.term();
+    server.restart();
+    let read = ended(&server.operator(), &begun["backup_id"]).await;
+    assert_eq!(why(&read), said);
     server.term();
     server.assert_sound();
 }

@@ -110,6 +110,8 @@ struct Shared {
     settings: BackupSettings,
     store: Arc<dyn Store>,
     running: Mutex<Option<Running>>,
+    /// How backups ended whose place has not taken that yet.
+    untold: Mutex<Vec<Manifest>>,
     called: Notify,
     status: Mutex<BackupStatus>,
 }
@@ -161,6 +163,7 @@ impl Backups {
             settings,
             store,
             running: Mutex::default(),
+            untold: Mutex::default(),
             called: Notify::new(),
             status: Mutex::new(status),
         }));
@@ -295,13 +298,24 @@ impl Backups {
         if manifest.state != BackupState::Running {
             return Ok(manifest);
         }
-        // It may have ended since it was read: that is written before it counts as running no more.
+        // It may have ended since it was read: that is written, or is untold, before it counts as running
+        // no more, and is written before it counts as untold no more.
+        let untold = self.untold(backup);
         let read = catalog.get(backup, &manifest.store).await?;
         let mut seen = read.unwrap_or(manifest);
         if seen.state == BackupState::Running {
-            seen.interrupt();
+            match untold {
+                Some(ended) => seen = ended,
+                None => seen.interrupt(),
+            }
         }
         Ok(seen)
+    }
+
+    fn untold(&self, backup: BackupId) -> Option<Manifest> {
+        let untold = self.0.untold.lock();
+        let mut untold = untold.iter();
+        untold.find(|one| one.backup_id == backup).cloned()
     }
 
     /// Makes those that are asked for and those that are due.
@@ -361,7 +375,20 @@ impl Backups {
             }
             *interrupted = None;
         }
+        self.tell(catalog).await?;
         self.begin_if_due(catalog).await
+    }
+
+    /// Writes down how backups ended whose place did not take it then.
+    async fn tell(&self, catalog: &Catalog) -> Result<(), BackupError> {
+        let untold = self.0.untold.lock().clone();
+        for manifest in untold {
+            manifest.put(catalog.objects()).await?;
+            let backup = manifest.backup_id;
+            self.0.untold.lock().retain(|one| one.backup_id != backup);
+            scratch::forget(&self.0.settings.scratch, backup);
+        }
+        Ok(())
     }
 
     /// Ends a backup that an earlier process of this machine has begun, unless it has ended.
@@ -411,15 +438,26 @@ impl Backups {
             }
         }
         manifest.finished_at = Some(Timestamp::now());
-        if let Err(error) = manifest.put(maker.catalog.objects()).await {
+        let put = manifest.put(maker.catalog.objects()).await;
+        if let Err(error) = &put {
             tracing::error!(%backup, %error, "where backups are kept does not take what became of one");
-            manifest.fail(error.to_string());
-        } else if let Err(error) = maker.let_go(&manifest.store).await {
-            tracing::error!(%backup, %error, "where backups are kept does not let old ones go");
+            if manifest.error.is_none() {
+                manifest.fail(error.to_string());
+            }
+            self.0.untold.lock().push(manifest.clone());
+        } else {
+            if let Err(error) = self.tell(maker.catalog).await {
+                tracing::error!(%error, "where backups are kept does not take what became of others");
+            }
+            if let Err(error) = maker.let_go(&manifest.store).await {
+                tracing::error!(%backup, %error, "where backups are kept does not let old ones go");
+            }
         }
         self.0.status.lock().count(&manifest);
         scratch::clear(&self.0.settings.scratch).await;
-        scratch::forget(&self.0.settings.scratch, backup);
+        if put.is_ok() {
+            scratch::forget(&self.0.settings.scratch, backup);
+        }
         *self.0.running.lock() = None;
     }
 

@@ -4,8 +4,9 @@
 # within a time may not. Whatever needed that is told at the end, by name, with what it said at first.
 #
 # No second run has what must never happen, however busy the machine is (a write that is lost, doubled,
-# reordered or half done, a text that stays, one account that sees another), and nothing where more
-# than three have failed: that is no accident.
+# reordered or half done, a text that stays, one account that sees another), unless it said no more than
+# that a request was answered 503: it was refused, as the contract has it for a store that is too slow. Nor
+# has anything where more than three have failed: that is no accident.
 #
 # BLACKBOX names the test binary where somebody has built it already.
 #
@@ -41,8 +42,21 @@ run "$@" 2>&1 | tee "$said"
 status=${PIPESTATUS[0]}
 ((status)) || exit 0
 
+# Whether some of these are what must never happen, and failed by anything else than an answer of 503.
+any_never() {
+  local test
+  for test in "$@"; do
+    if [[ $test =~ $NEVER ]] && ! awk -v thread="thread '$test' " '
+        index($0, thread) && / panicked at / { getline; found = 1; if (!/ answered 503 /) other = 1 }
+        END { exit !(found && !other) }' "$said"; then
+      return 0
+    fi
+  done
+  return 1
+}
+
 mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$said" | sort -u)
-if ((${#failed[@]} == 0 || ${#failed[@]} > AGAIN_MAX)) || printf '%s\n' "${failed[@]}" | grep -E "$NEVER" >/dev/null; then
+if ((${#failed[@]} == 0 || ${#failed[@]} > AGAIN_MAX)) || any_never "${failed[@]}"; then
   fail
 fi
 for test in "${failed[@]}"; do

@@ -17,6 +17,7 @@ from outside import Outside
 from servers import ROOT, Colloquy, bare
 from table import ROUNDS, Scenario, Table
 from texts import Texts
+from thumbnails import Thumbnails
 
 CONVERSATIONS_OF_A_CUSTOMER = 40
 SMALL = 1_000
@@ -59,6 +60,7 @@ class Bench:
                      Texts(self.folder, self.quick, self.note),
                      Backups(self.folder, self.quick, self.note),
                      Erasing(self.folder, self.quick, self.note),
+                     Thumbnails(self.folder, self.quick, self.note),
                      Nodes(self.folder, self.bare, self.note),
                      Hostile(self.note)]
             for part in parts:

@@ -43,6 +43,15 @@ def cookie_of(answer):
     return re.match(r"[^;]+", answer.getheader("set-cookie"))[0]
 
 
+def sign_in(server, key):
+    """The cookie of a person who administers the account of this key."""
+    user = {"name": "Grace", "email": "grace@example.com", "role": "admin"}
+    user = json.loads(server.ask("POST", "/v1/users", user, key)[1])["user_id"]
+    url = json.loads(server.ask("POST", f"/v1/users/{user}/invitations", {}, key)[1])["url"]
+    password = {"password": "a sentence to remember", "repeated": "a sentence to remember"}
+    return cookie_of(page(server, urllib.parse.urlparse(url).path, None, password)[0])
+
+
 def fill(server, key, conversations):
     """Conversations of one customer, each with a message."""
     customer = json.loads(server.ask("POST", "/v1/customers", {"name": "Ada Lovelace"}, key)[1])["customer_id"]
@@ -74,11 +83,7 @@ def measure(server, asked):
     account = json.loads(server.ask("POST", "/admin/v1/accounts", limits, OPERATOR)[1])["account_id"]
     key = json.loads(server.ask("POST", f"/admin/v1/accounts/{account}/keys", {"type": "prod"}, OPERATOR)[1])["key"]
     fill(server, key, asked.conversations)
-    user = {"name": "Grace", "email": "grace@example.com", "role": "admin"}
-    user = json.loads(server.ask("POST", "/v1/users", user, key)[1])["user_id"]
-    url = json.loads(server.ask("POST", f"/v1/users/{user}/invitations", {}, key)[1])["url"]
-    password = {"password": "a sentence to remember", "repeated": "a sentence to remember"}
-    person = cookie_of(page(server, urllib.parse.urlparse(url).path, None, password)[0])
+    person = sign_in(server, key)
     operator = cookie_of(page(server, "/console/sign-in", None, {"token": OPERATOR})[0])
     newest = json.loads(server.ask("GET", "/v1/conversations?limit=1", None, key)[1])["data"][0]["conversation_id"]
     print(f"{asked.conversations} conversations, {asked.rounds} rounds; ms")

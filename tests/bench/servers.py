@@ -90,8 +90,15 @@ class Server:
 
     def memory_mb(self):
         """Resident memory in MB (10^6 bytes): all of it, and what is not backed by files."""
+        return self.status_mb("VmRSS", "RssAnon")
+
+    def peak_mb(self):
+        """The most resident memory in MB that it has had."""
+        return self.status_mb("VmHWM")[0]
+
+    def status_mb(self, *names):
         text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return [int(re.search(rf"{name}:\s+(\d+) kB", text)[1]) * 1024 / 1e6 for name in ("VmRSS", "RssAnon")]
+        return [int(re.search(rf"{name}:\s+(\d+) kB", text)[1]) * 1024 / 1e6 for name in names]
 
 
 class Colloquy(Server):

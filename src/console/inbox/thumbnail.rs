@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use actix_web::http::header::RANGE;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use colloquy_runtime::offload;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use image::codecs::jpeg::JpegEncoder;
@@ -58,22 +58,22 @@ pub(super) async fn show(visit: &Visit, session: &Session, id: &str) -> Result<R
     let turn = turn.ok_or_else(busy)?;
     let mut file = session.file(&path).await?;
     let content = std::mem::replace(&mut file.content, stream::empty().boxed());
-    let original = content.try_collect::<BytesMut>().await?.freeze();
-    let source = original.clone();
-    let made = turn.run(move || thumbnail(&source)).await;
-    Ok(Reply::attachment(Box::new(match made {
-        Some(Ok(Thumbnail {
-            content,
-            content_type,
-        })) => FileContent {
-            content_type,
-            ..of_bytes(*file, content, etag)
-        },
+    // Neither the reading in small pieces nor their copies are for a thread that answers others.
+    let made = turn.run_async(move |_| async move {
+        let pieces = content.try_collect::<Vec<Bytes>>().await?;
+        Ok::<_, Problem>(thumbnail(&pieces.concat()).ok())
+    });
+    let Some(Thumbnail {
+        content,
+        content_type,
+    }) = made.await.transpose()?.flatten()
+    else {
         // Damaged, or beyond the bounds: the browser shows what it can.
-        Some(Err(_)) | None => {
-            let etag = file.etag.clone();
-            of_bytes(*file, original, etag)
-        }
+        return Ok(Reply::attachment(session.file(&path).await?));
+    };
+    Ok(Reply::attachment(Box::new(FileContent {
+        content_type,
+        ..of_bytes(*file, content, etag)
     })))
 }
 

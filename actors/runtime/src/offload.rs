@@ -20,6 +20,9 @@ const EACH_CORE: usize = 2;
 const IN_PLACE_BYTES_MAX: usize = 8_192;
 /// From this many bytes on, a linear computation takes so long that one on every core is noticed.
 const LARGE_BYTES_MIN: usize = 1 << 20;
+/// From this many bytes on, a linear computation keeps off the cores of those who answer requests: of
+/// JSON that is all small values it takes a millisecond.
+const LONG_BYTES_MIN: usize = 1 << 17;
 /// From this many bytes on, a comparison may take so long that one on every core is noticed.
 const LONG_COMPARISON_BYTES_MIN: usize = 1 << 16;
 
@@ -118,7 +121,7 @@ impl ComputeRequest {
 
     fn with(self, permit: FairPermit) -> ComputePermit {
         let is_long = match self.effort {
-            Effort::Linear => self.is_large(),
+            Effort::Linear => self.bytes >= LONG_BYTES_MIN,
             Effort::Comparison => self.bytes >= LONG_COMPARISON_BYTES_MIN,
         };
         ComputePermit::held(permit, is_long)

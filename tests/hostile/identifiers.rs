@@ -232,7 +232,9 @@ fn body(method: &str, path: &str) -> Value {
 fn changed(id: &str, place: usize) -> String {
     let (prefix, digits) = id.rsplit_once('_').unwrap();
     let mut digits: Vec<char> = digits.chars().collect();
-    let digit = digits[place].to_digit(16).unwrap() ^ 1;
+    // By one, the last digit may name what was made right before, in the same millisecond.
+    let bit = if place == DIGITS - 1 { 8 } else { 1 };
+    let digit = digits[place].to_digit(16).unwrap() ^ bit;
     digits[place] = char::from_digit(digit, 16).unwrap();
     format!("{prefix}_{}", digits.into_iter().collect::<String>())
 }

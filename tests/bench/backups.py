@@ -7,36 +7,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import load
-from beside import MESSAGES_PER_SECOND, TARGET, Beside, told
+from beside import MESSAGES_PER_SECOND, TARGET, Beside, BesideScenario, told
 from servers import OPERATOR, Colloquy
 
 # The figure is small beside what a busy machine adds.
 ROUNDS = 9
 
 
-class Backups:
-    """`note` takes lines of the report."""
-
+class Backups(BesideScenario):
     def __init__(self, folder, quick, note):
         settings = {"COLLOQUY__BACKUP__URL": "file:backups", "COLLOQUY__BACKUP__EVERY_HOURS": "0",
                     "COLLOQUY__BACKUP__KEEP": "1"}
-        self.server = Colloquy("backups", folder / "backups", settings)
-        self.folder, self.note = folder, note
+        super().__init__("backup_beside", Colloquy("backups", folder / "backups", settings), folder, note)
         self.conversations = 20_000 if quick else 200_000
         self.seconds = 5 if quick else 15
-
-    def names(self):
-        return ["backup_beside"]
-
-    def run(self, wanted):
-        if not wanted("backup_beside"):
-            return
-        self.server.start()
-        try:
-            self.server.make_account()
-            self.beside()
-        finally:
-            self.server.end()
 
     def beside(self):
         server = self.server

@@ -10,6 +10,26 @@ MESSAGES_PER_SECOND = 500
 TARGET = "(target: the p99 changes by ≤ 10 %)"
 
 
+class BesideScenario:
+    """Messages beside something, on a server of its own, as `beside` measures it; `note` takes lines of the report."""
+
+    def __init__(self, scenario, server, folder, note):
+        self.scenario, self.server, self.folder, self.note = scenario, server, folder, note
+
+    def names(self):
+        return [self.scenario]
+
+    def run(self, wanted):
+        if not wanted(self.scenario):
+            return
+        self.server.start()
+        try:
+            self.server.make_account()
+            self.beside()
+        finally:
+            self.server.end()
+
+
 class Beside:
     """Messages to 64 conversations of a server, from clients that keep off the last core: they are elsewhere, as a rule."""
 

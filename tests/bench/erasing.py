@@ -5,33 +5,17 @@ import statistics
 import time
 
 import load
-from beside import MESSAGES_PER_SECOND, Beside, told
+from beside import MESSAGES_PER_SECOND, Beside, BesideScenario, told
 from servers import Colloquy
 
 ROUNDS = 5
 
 
-class Erasing:
-    """`note` takes lines of the report."""
-
+class Erasing(BesideScenario):
     def __init__(self, folder, quick, note):
-        self.server = Colloquy("erasing", folder / "erasing", {})
-        self.folder, self.note = folder, note
+        super().__init__("erasing_beside", Colloquy("erasing", folder / "erasing"), folder, note)
         self.conversations = 20_000 if quick else 200_000
         self.seconds = 10 if quick else 20
-
-    def names(self):
-        return ["erasing_beside"]
-
-    def run(self, wanted):
-        if not wanted("erasing_beside"):
-            return
-        self.server.start()
-        try:
-            self.server.make_account()
-            self.beside()
-        finally:
-            self.server.end()
 
     def make(self, kind, ids, more, name):
         """At least so many more; their ids."""

@@ -11,7 +11,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import load
-from beside import MESSAGES_PER_SECOND, Beside, told
+from beside import MESSAGES_PER_SECOND, Beside, BesideScenario, told
 from console import sign_in
 from servers import Colloquy
 
@@ -21,26 +21,10 @@ WIDTH, HEIGHT = 4_000, 3_000
 BROWSERS = 2
 
 
-class Thumbnails:
-    """`note` takes lines of the report."""
-
+class Thumbnails(BesideScenario):
     def __init__(self, folder, quick, note):
-        self.server = Colloquy("thumbnails", folder / "thumbnails", {})
-        self.folder, self.note = folder, note
+        super().__init__("thumbnails_beside", Colloquy("thumbnails", folder / "thumbnails"), folder, note)
         self.seconds = 5 if quick else 15
-
-    def names(self):
-        return ["thumbnails_beside"]
-
-    def run(self, wanted):
-        if not wanted("thumbnails_beside"):
-            return
-        self.server.start()
-        try:
-            self.server.make_account()
-            self.beside()
-        finally:
-            self.server.end()
 
     def beside(self):
         server, cookie, image = self.server, sign_in(self.server, self.server.key), png()
@@ -92,7 +76,7 @@ class Looking:
 
 
 def png():
-    """Squares of random colours, as hard to unpack as a photograph is."""
+    """Squares of random colours, which pack to some megabytes."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rng, rows = random.Random(1), []

@@ -110,8 +110,8 @@ struct Shared {
     settings: BackupSettings,
     store: Arc<dyn Store>,
     running: Mutex<Option<Running>>,
-    /// How backups ended whose place has not taken that yet.
-    untold: Mutex<Vec<Manifest>>,
+    /// Backups that have ended, whose place has not taken that yet.
+    unrecorded: Mutex<Vec<Manifest>>,
     called: Notify,
     status: Mutex<BackupStatus>,
 }
@@ -163,7 +163,7 @@ impl Backups {
             settings,
             store,
             running: Mutex::default(),
-            untold: Mutex::default(),
+            unrecorded: Mutex::default(),
             called: Notify::new(),
             status: Mutex::new(status),
         }));
@@ -298,13 +298,13 @@ impl Backups {
         if manifest.state != BackupState::Running {
             return Ok(manifest);
         }
-        // It may have ended since it was read: that is written, or is untold, before it counts as running
-        // no more, and is written before it counts as untold no more.
-        let untold = self.untold(backup);
+        // It may have ended since it was read: that is written, or is unrecorded, before it counts as
+        // running no more, and is written before it counts as unrecorded no more.
+        let unrecorded = self.unrecorded(backup);
         let read = catalog.get(backup, &manifest.store).await?;
         let mut seen = read.unwrap_or(manifest);
         if seen.state == BackupState::Running {
-            match untold {
+            match unrecorded {
                 Some(ended) => seen = ended,
                 None => seen.interrupt(),
             }
@@ -312,10 +312,10 @@ impl Backups {
         Ok(seen)
     }
 
-    fn untold(&self, backup: BackupId) -> Option<Manifest> {
-        let untold = self.0.untold.lock();
-        let mut untold = untold.iter();
-        untold.find(|one| one.backup_id == backup).cloned()
+    fn unrecorded(&self, backup: BackupId) -> Option<Manifest> {
+        let unrecorded = self.0.unrecorded.lock();
+        let mut unrecorded = unrecorded.iter();
+        unrecorded.find(|one| one.backup_id == backup).cloned()
     }
 
     /// Makes those that are asked for and those that are due.
@@ -375,17 +375,20 @@ impl Backups {
             }
             *interrupted = None;
         }
-        self.tell(catalog).await?;
+        self.record_ended(catalog).await?;
         self.begin_if_due(catalog).await
     }
 
     /// Writes down how backups ended whose place did not take it then.
-    async fn tell(&self, catalog: &Catalog) -> Result<(), BackupError> {
-        let untold = self.0.untold.lock().clone();
-        for manifest in untold {
+    async fn record_ended(&self, catalog: &Catalog) -> Result<(), BackupError> {
+        let unrecorded = self.0.unrecorded.lock().clone();
+        for manifest in unrecorded {
             manifest.put(catalog.objects()).await?;
             let backup = manifest.backup_id;
-            self.0.untold.lock().retain(|one| one.backup_id != backup);
+            self.0
+                .unrecorded
+                .lock()
+                .retain(|one| one.backup_id != backup);
             scratch::forget(&self.0.settings.scratch, backup);
         }
         Ok(())
@@ -444,9 +447,9 @@ impl Backups {
             if manifest.error.is_none() {
                 manifest.fail(error.to_string());
             }
-            self.0.untold.lock().push(manifest.clone());
+            self.0.unrecorded.lock().push(manifest.clone());
         } else {
-            if let Err(error) = self.tell(maker.catalog).await {
+            if let Err(error) = self.record_ended(maker.catalog).await {
                 tracing::error!(%error, "where backups are kept does not take what became of others");
             }
             if let Err(error) = maker.let_go(&manifest.store).await {

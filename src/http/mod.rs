@@ -23,7 +23,8 @@
 //!   `in_flight_requests.rs` which are under way; `request_log.rs` a line of the log for each
 //! - `server.rs` the listeners; `connections.rs` who is connected, `idle.rs` for how long without a
 //!   request, `pipelining.rs` how many requests are read ahead, `stream.rs` a connection as bytes,
-//!   encrypted or not, `http2.rs` HTTP/2, `connection_data.rs` what requests know of their connection,
+//!   encrypted or not, `slices.rs` how much of what is long is read and written in one round,
+//!   `http2.rs` HTTP/2, `connection_data.rs` what requests know of their connection,
 //!   `client_certificate.rs` whether an operator's has one, `redirect.rs` what is answered over plain
 //!   HTTP beside TLS, `socket_handle.rs` a connection below HTTP
 
@@ -84,6 +85,7 @@ mod saturation;
 mod server;
 mod signed_requests;
 mod site;
+mod slices;
 mod socket_handle;
 mod stream;
 mod strict_json;

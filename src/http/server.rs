@@ -27,7 +27,7 @@ use super::connections::{Admitted, Connections};
 use super::dispatch::serve;
 use super::pipelining::Paced;
 use super::stream::Stream;
-use super::{http2, redirect};
+use super::{http2, redirect, slices};
 use crate::config::{self, Config};
 use crate::tls::ListenerTls;
 
@@ -232,10 +232,14 @@ impl Reception {
         // It is slower without.
         let _ = stream.set_nodelay(true);
         let stream = match &self.tls {
-            None => Stream::Plain(stream),
+            None => {
+                slices::begin(slices::BEGINNING).await;
+                Stream::plain(stream)
+            }
             Some(tls) => {
+                slices::begin(slices::HANDSHAKE).await;
                 let encrypted = timeout(self.limits.head, tls.accept(stream)).await;
-                Stream::Encrypted(Box::new(encrypted.ok()??))
+                Stream::encrypted(encrypted.ok()??)
             }
         };
         Some((stream, admitted))

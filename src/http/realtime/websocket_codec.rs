@@ -112,7 +112,10 @@ impl Reader {
         if whole > ROOMLESS && !self.held.grow(whole) {
             return Err(CloseCode::TryAgain);
         }
-        if self.buffer.len() < head.bytes + head.length {
+        let missing = (head.bytes + head.length).saturating_sub(self.buffer.len());
+        if missing > 0 {
+            // At once: a buffer that grows step by step is copied with each step.
+            self.buffer.reserve(missing);
             return Ok(None);
         }
         self.buffer.advance(head.bytes);

@@ -12,12 +12,15 @@ use colloquy::config::{ConfigError, Loaded, Source};
 use colloquy::{OperatorRequest, Output};
 
 /// glibc's allocator took a tenth of a request's time: what one worker allocates, another often
-/// frees. It asks for no huge pages (`no_thp`): the kernel clears one of 2 MiB at once, for which others
-/// on the same worker wait up to 4 ms, and the process holds a third more.
+/// frees.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // The allocator asks for huge pages. The kernel clears 2 MiB of one at once, for which others on the
+    // same worker wait up to 4 ms, and the process holds a third more. Where this is refused, it goes on
+    // with them.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let command = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(command) => command,
         Err(wrong) => {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::Neighbour;
 use crate::support::documents::DOCUMENTS;
-use crate::support::{Setup, until};
+use crate::support::{Server, Setup, until};
 
 const UPLOADS: usize = 64;
 const MIB: usize = 1 << 20;
@@ -115,4 +115,11 @@ async fn uploads_that_never_end_take_no_room_from_others() {
         (server.metric("bodies_in_flight_bytes").await == 0).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn no_memory_comes_in_huge_pages_that_are_cleared_at_once() {
+    let server = Server::start();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    assert!(status.contains("\nTHP_enabled:\t0\n"), "{status}");
 }

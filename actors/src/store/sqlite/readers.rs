@@ -24,7 +24,8 @@ use colloquy_runtime::threads;
 const READ_MAX: Duration = Duration::from_secs(2);
 /// Readings that one thread does alone, where they are short.
 const FEW: usize = 8;
-/// Instructions of SQLite's machine between two looks at the clock: some tenths of a millisecond.
+/// Instructions of SQLite's machine between two looks at the clock, at each of which others may have the
+/// core.
 const LOOK_EVERY: i32 = 5_000;
 /// From here on others would notice that their core is taken: a tick of the kernel.
 const LONG_MIN: Duration = Duration::from_millis(4);

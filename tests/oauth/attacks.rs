@@ -251,8 +251,12 @@ async fn a_code_is_of_use_to_its_own_client_with_its_own_verifier_alone() {
     }
     // Somebody who guesses uses up nothing.
     let given = code(&person, &client, &[]).await;
-    let guessed = format!("{}A", &given[..given.len() - 1]);
-    authority.redeem(&client, &guessed, &[]).await;
+    let wrong = if given.ends_with('A') { 'B' } else { 'A' };
+    let guessed = format!("{}{wrong}", &given[..given.len() - 1]);
+    authority
+        .redeem(&client, &guessed, &[])
+        .await
+        .refused(400, "invalid_grant");
     authority.redeem(&client, &given, &[]).await.expect(200);
 }
 

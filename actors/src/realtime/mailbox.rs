@@ -108,18 +108,19 @@ impl Waiting {
 pub(super) struct Mailbox(Mutex<Waiting>);
 
 impl Mailbox {
-    pub(super) fn put(&self, signal: Signal) {
+    /// Adds a signal; gives who is to be woken for it, unless that was given for an earlier one.
+    #[must_use]
+    pub(super) fn put(&self, signal: Signal) -> Option<Waker> {
         let mut waiting = self.0.lock();
         if waiting.overflowed {
-            return;
+            return None;
         }
         waiting.put(signal);
         if waiting.order.len() > PRESENCE_MAX {
-            return Self::let_go(waiting);
+            Self::let_go(waiting);
+            return None;
         }
-        let reader = waiting.reader.take();
-        drop(waiting);
-        reader.into_iter().for_each(Waker::wake);
+        waiting.reader.take()
     }
 
     /// Brings nothing more: the connection has to be opened again.
@@ -163,11 +164,11 @@ mod tests {
             ConversationId::new(Timestamp(1)),
             UserId::new(Timestamp(1)),
         );
-        mailbox.put(Signal::Presence(conversation, user, Presence::Online));
+        let _ = mailbox.put(Signal::Presence(conversation, user, Presence::Online));
         for _ in 0..1_000 {
-            mailbox.put(Signal::Typing(conversation, Some(user)));
+            let _ = mailbox.put(Signal::Typing(conversation, Some(user)));
         }
-        mailbox.put(Signal::Presence(conversation, user, Presence::Away));
+        let _ = mailbox.put(Signal::Presence(conversation, user, Presence::Away));
         let mut context = Context::from_waker(Waker::noop());
         let mut next = || mailbox.poll(&mut context);
         assert_eq!(
@@ -186,8 +187,8 @@ mod tests {
         let (mailbox, conversation) = (Mailbox::default(), ConversationId::new(Timestamp(1)));
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..=PRESENCE_MAX {
-            mailbox.put(Signal::Typing(ConversationId::new(Timestamp(1)), None));
-            mailbox.put(Signal::Presence(
+            let _ = mailbox.put(Signal::Typing(ConversationId::new(Timestamp(1)), None));
+            let _ = mailbox.put(Signal::Presence(
                 conversation,
                 UserId::new(Timestamp(1)),
                 Presence::Online,
@@ -195,7 +196,7 @@ mod tests {
             assert!(mailbox.0.lock().typing.len() <= TYPING_MAX);
         }
         assert_eq!(mailbox.poll(&mut context), Poll::Ready(None));
-        mailbox.put(Signal::Typing(conversation, None));
+        let _ = mailbox.put(Signal::Typing(conversation, None));
         assert!(mailbox.0.lock().order.is_empty() && mailbox.0.lock().typing.is_empty());
     }
 }

@@ -8,6 +8,7 @@ mod node_signals;
 mod other_nodes;
 mod signals;
 mod tickets;
+mod wakes;
 
 pub use crate::store::Ticket;
 pub use hub::{Connection, Hub, TooManyPresences};

@@ -8,15 +8,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Presence, Signal};
 use super::node_signals::{NodeSignals, Place, PresenceAt, TypingAt};
+use super::wakes::{ROUND, Wakes};
 use colloquy_model::caller::Tenant;
 use colloquy_model::id::{ConversationId, NodeId, UserId};
 
-/// The time between two rounds.
-const ROUND: Duration = Duration::from_millis(100);
 /// Signals that one account and mode has put into mailboxes in one round, counted by mailbox.
 const PUTS_MAX: usize = 2_000;
 /// Who types is told again after this.
@@ -269,7 +269,7 @@ impl TenantTopics {
     }
 
     /// Tells what has changed, as far as one round allows; gives what other nodes are told of it.
-    fn tell(&mut self, tenant: Tenant, now: Instant) -> News {
+    fn tell(&mut self, tenant: Tenant, now: Instant, wakes: &mut Wakes) -> News {
         let mut news = News {
             presence: self.take_untold(tenant),
             typing: Vec::new(),
@@ -287,12 +287,14 @@ impl TenantTopics {
                 conversation,
                 from,
                 Signal::Presence(conversation, user, presence),
+                wakes,
             );
         }
         while puts < PUTS_MAX
             && let Some((conversation, user, from)) = self.typing.pop_front()
         {
-            puts += self.put(conversation, from, Signal::Typing(conversation, user));
+            let signal = Signal::Typing(conversation, user);
+            puts += self.put(conversation, from, signal, wakes);
             if self.untold.is_some() && is_here(from) {
                 let place = Place {
                     tenant,
@@ -342,7 +344,13 @@ impl TenantTopics {
     }
 
     /// Tells everybody who listens but the connection itself, once each; gives how many that were.
-    fn put(&self, conversation: ConversationId, from: u64, signal: Signal) -> usize {
+    fn put(
+        &self,
+        conversation: ConversationId,
+        from: u64,
+        signal: Signal,
+        wakes: &mut Wakes,
+    ) -> usize {
         let topic = self.topics.get(&conversation).map(|topic| &topic.listeners);
         let here = topic.into_iter().flatten();
         let everywhere = self
@@ -354,7 +362,7 @@ impl TenantTopics {
             .chain(everywhere)
             .filter(|(connection, _)| **connection != from)
         {
-            mailbox.put(signal);
+            wakes.add(mailbox.put(signal));
             puts += 1;
         }
         puts
@@ -369,7 +377,8 @@ fn present(conversation: ConversationId, topic: &Topic, connection: u64, to: &Ma
         .into_values()
         .filter(|said| said.connection != connection)
     {
-        to.put(Signal::Presence(conversation, said.user, said.presence));
+        let put = to.put(Signal::Presence(conversation, said.user, said.presence));
+        put.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -378,6 +387,7 @@ fn present(conversation: ConversationId, topic: &Topic, connection: u64, to: &Ma
 pub(super) struct Table {
     tenants: HashMap<Tenant, TenantTopics>,
     due: HashSet<Tenant>,
+    wakes: Wakes,
     /// The way to other nodes, where there may be some.
     nodes: Option<TellNodes>,
 }
@@ -388,6 +398,7 @@ impl Table {
         Table {
             tenants: HashMap::new(),
             due: HashSet::new(),
+            wakes: Wakes::default(),
             nodes,
         }
     }
@@ -450,7 +461,7 @@ impl Table {
             let Some(tenant_topics) = self.tenants.get_mut(&tenant) else {
                 continue;
             };
-            let news = tenant_topics.tell(tenant, now);
+            let news = tenant_topics.tell(tenant, now, &mut self.wakes);
             presence.extend(news.presence);
             typing.extend(news.typing);
             if tenant_topics.is_due() {
@@ -459,6 +470,7 @@ impl Table {
                 self.tenants.remove(&tenant);
             }
         }
+        self.wakes.spread(now);
         if let Some(tell) = &self.nodes
             && !(presence.is_empty() && typing.is_empty())
         {
@@ -493,10 +505,10 @@ impl Drop for Table {
 pub(super) fn run(told: &Receiver<HubMessage>, waiting: &AtomicUsize, mut table: Table) {
     let mut next_round = Instant::now();
     loop {
-        let first = if table.due.is_empty() {
-            told.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            told.recv_timeout(next_round.saturating_duration_since(Instant::now()))
+        let round = (!table.due.is_empty()).then_some(next_round);
+        let first = match round.into_iter().chain(table.wakes.next()).min() {
+            None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => told.recv_timeout(due.saturating_duration_since(Instant::now())),
         };
         let now = Instant::now();
         match first {
@@ -513,5 +525,6 @@ pub(super) fn run(told: &Receiver<HubMessage>, waiting: &AtomicUsize, mut table:
             table.tell(now);
             next_round = now + ROUND;
         }
+        table.wakes.wake(now);
     }
 }

@@ -139,7 +139,8 @@ pub(super) struct Parts<'c> {
 }
 
 impl<'c> Parts<'c> {
-    /// Reserves the key of each operation. Either none is refused here, or nothing stays reserved.
+    /// Reserves the key of each operation. Either none is refused here, or nothing stays reserved. The
+    /// caller's key comes first: of two requests at once one has it, and then finds the others free.
     pub(super) async fn reserve(
         call: &'c ApiCall,
         operations: &'c [Box<RawValue>],
@@ -150,42 +151,30 @@ impl<'c> Parts<'c> {
             first: None,
         };
         // Of an earlier request any of them may have been the first.
-        let mut first = None;
-        for place in 0..operations.len() {
+        let mut candidates = 0..operations.len();
+        let first = loop {
+            let place = candidates.next().ok_or_else(reused)?;
             parts.first = Some(place);
             match parts.look(place).await? {
                 Some(Known::Reused) => {}
-                known => {
-                    first = Some(known);
-                    break;
-                }
+                known => break state(known)?,
             }
-        }
-        let mut first = Some(state(first.ok_or_else(reused)?)?);
+        };
+        let mut first = Some(first);
         let mut places = Vec::with_capacity(operations.len());
-        let mut waits = false;
         for place in 0..operations.len() {
-            let found = match first.take_if(|_| parts.first == Some(place)) {
+            places.push(match first.take_if(|_| parts.first == Some(place)) {
                 Some(first) => first,
                 None => state(parts.look(place).await?)?,
-            };
-            match found {
-                Some(state) => places.push(state),
-                None => waits = true,
-            }
+            });
         }
-        if waits {
-            Err(Problem::key_in_use())
-        } else {
-            Ok((parts, places))
-        }
+        Ok((parts, places))
     }
 
     /// Reserves the key of the operation at this place once more: what was reserved for it has ended with
     /// a commit that met another node's.
     pub(super) async fn reserve_anew(&self, place: usize) -> Result<PartState, Problem> {
-        let found = state(self.look(place).await?)?;
-        found.ok_or_else(Problem::key_in_use)
+        state(self.look(place).await?)
     }
 
     /// The operation at this place was refused: where it had the caller's key, the next one gets it.
@@ -246,13 +235,13 @@ impl<'c> Parts<'c> {
     }
 }
 
-/// What is to be done with an operation; none while another request has its key.
-fn state(known: Option<Known>) -> Result<Option<PartState>, Problem> {
+/// What is to be done with an operation.
+fn state(known: Option<Known>) -> Result<PartState, Problem> {
     match known {
-        None => Ok(Some(PartState::Pending(None))),
-        Some(Known::Fresh(reservation)) => Ok(Some(PartState::Pending(Some(reservation)))),
-        Some(Known::Replay(answer)) => Ok(Some(PartState::Answered(answer))),
-        Some(Known::Running) => Ok(None),
+        None => Ok(PartState::Pending(None)),
+        Some(Known::Fresh(reservation)) => Ok(PartState::Pending(Some(reservation))),
+        Some(Known::Replay(answer)) => Ok(PartState::Answered(answer)),
+        Some(Known::Running) => Err(Problem::key_in_use()),
         Some(Known::Reused) => Err(reused()),
     }
 }

@@ -301,7 +301,7 @@ fn found(output: Output) -> Found {
         }
         Output::Page(listing) => {
             let page = listing.page;
-            let data: Value = json(&page.data).unwrap_or_default();
+            let data: Value = json(&page.data.array()).unwrap_or_default();
             return Found {
                 body: serde_json::json!({"data": data, "total": page.total}),
                 etag: None,

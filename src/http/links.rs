@@ -1,7 +1,8 @@
 //! `Link` headers (RFC 8288): the next and the previous page, in the style in which the list was
 //! asked for.
 
-use colloquy_model::page::Start;
+use bytes::Bytes;
+use colloquy_model::page::{PageData, Start};
 use serde::Deserialize;
 
 use super::output::{LinkStyle, Listing};
@@ -60,7 +61,14 @@ fn by_sequence(listing: &Listing) -> (Step, Step) {
         seq: u64,
     }
     let page = &listing.page;
-    let items: Vec<Item> = serde_json::from_slice(&page.data).unwrap_or_default();
+    let items: Vec<Item> = match &page.data {
+        PageData::Array(array) => serde_json::from_slice(array).unwrap_or_default(),
+        PageData::Items(items) => {
+            let ends = items.first().into_iter().chain(items.last());
+            let seq = |item: &Bytes| serde_json::from_slice(item).ok();
+            ends.map(seq).collect::<Option<_>>().unwrap_or_default()
+        }
+    };
     let step = |more: bool, name, item: Option<&Item>| {
         item.filter(|_| more)
             .map(|item| (name, item.seq.to_string()))
@@ -98,7 +106,7 @@ mod tests {
         let data = Bytes::from_static(br#"[{"seq":4,"x":1},{"seq":5}]"#);
         let (first, last) = (Some("msg_a".to_owned()), Some("msg_b".to_owned()));
         let page = Page {
-            data,
+            data: data.into(),
             count,
             total,
             first,
@@ -154,12 +162,15 @@ mod tests {
             ),
             "</v1/x?after=msg_b>; rel=\"next\", </v1/x?before=msg_a>; rel=\"prev\""
         );
-        assert_eq!(
-            links(
-                "after_seq=3",
-                listing(Start::Offset(0), LinkStyle::Sequence, 2, 9)
-            ),
-            "</v1/x?after_seq=5>; rel=\"next\", </v1/x?before_seq=4>; rel=\"prev\""
-        );
+        let by_sequence = listing(Start::Offset(0), LinkStyle::Sequence, 2, 9);
+        let mut apart = by_sequence.clone();
+        let items = [&br#"{"seq":4}"#[..], b"{}", br#"{"seq":5}"#];
+        apart.page.data = PageData::Items(items.map(Bytes::from_static).to_vec());
+        for listing in [by_sequence, apart] {
+            assert_eq!(
+                links("after_seq=3", listing),
+                "</v1/x?after_seq=5>; rel=\"next\", </v1/x?before_seq=4>; rel=\"prev\""
+            );
+        }
     }
 }

@@ -642,7 +642,7 @@ fn bytes_of(reply: &Result<Response, Problem>) -> usize {
             Output::Answer(answer) | Output::Immutable(answer) | Output::Shared(answer, _) => {
                 answer.body.len()
             }
-            Output::Page(listing) => listing.page.data.len(),
+            Output::Page(listing) => listing.page.data.array_bytes(),
             Output::Text(text) => text.body.len(),
             Output::Bulk(outcomes, _) => outcomes
                 .iter()
@@ -715,9 +715,9 @@ fn page(Listing { page, paging, .. }: &Listing) -> TaggedBody {
         ",\"meta\":{{\"total\":{},\"limit\":{},\"offset\":{offset}}}}}",
         page.total, paging.limit
     );
-    let mut body = BytesMut::with_capacity(page.data.len() + tail.len() + 8);
+    let mut body = BytesMut::with_capacity(page.data.array_bytes() + tail.len() + 8);
     body.extend_from_slice(b"{\"data\":");
-    body.extend_from_slice(&page.data);
+    page.data.write(&mut body);
     body.extend_from_slice(tail.as_bytes());
     tagged(body.freeze())
 }

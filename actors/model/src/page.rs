@@ -1,6 +1,6 @@
 //! A page of a list: where it begins, how much of it, and what came.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::entity_number::EntityNumber;
 use crate::id::{Id, Prefix};
@@ -69,11 +69,68 @@ pub enum Order {
     Desc,
 }
 
+/// The items of a page, as JSON in text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageData {
+    /// All of them, as an array.
+    Array(Bytes),
+    /// Each by itself. What may be long is joined once only, where the answer is written.
+    Items(Vec<Bytes>),
+}
+
+impl PageData {
+    /// How many bytes the array has.
+    #[must_use]
+    pub fn array_bytes(&self) -> usize {
+        match self {
+            PageData::Array(array) => array.len(),
+            PageData::Items(items) => {
+                let commas = items.len().saturating_sub(1);
+                items.iter().map(Bytes::len).sum::<usize>() + commas + 2
+            }
+        }
+    }
+
+    /// Appends all items as one JSON array.
+    pub fn write(&self, to: &mut BytesMut) {
+        match self {
+            PageData::Array(array) => to.extend_from_slice(array),
+            PageData::Items(items) => {
+                to.put_u8(b'[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        to.put_u8(b',');
+                    }
+                    to.extend_from_slice(item);
+                }
+                to.put_u8(b']');
+            }
+        }
+    }
+
+    /// All items as one JSON array; it is copied together where they stand apart.
+    #[must_use]
+    pub fn array(&self) -> Bytes {
+        if let PageData::Array(array) = self {
+            return array.clone();
+        }
+        let mut array = BytesMut::with_capacity(self.array_bytes());
+        self.write(&mut array);
+        array.freeze()
+    }
+}
+
+impl From<Bytes> for PageData {
+    fn from(array: Bytes) -> Self {
+        PageData::Array(array)
+    }
+}
+
 /// What came, in the list's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The items, as a JSON array in text.
-    pub data: Bytes,
+    /// What stands on it.
+    pub data: PageData,
     /// How many items stand on the page.
     pub count: u32,
     /// How many the whole list has.
@@ -93,7 +150,7 @@ impl Page {
     #[must_use]
     pub fn empty() -> Self {
         Page {
-            data: Bytes::from_static(b"[]"),
+            data: Bytes::from_static(b"[]").into(),
             count: 0,
             total: 0,
             first: None,
@@ -156,6 +213,18 @@ impl<T> Part<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_that_stand_apart_are_the_array_that_they_make() {
+        for items in [vec![], vec!["1"], vec![r#"{"a":"b"}"#, "2", "[]"]] {
+            let apart = items.iter().map(|item| Bytes::from_static(item.as_bytes()));
+            let apart = PageData::Items(apart.collect());
+            let array = PageData::from(Bytes::from(format!("[{}]", items.join(","))));
+            assert_eq!(apart.array(), array.array());
+            assert_eq!(apart.array_bytes(), apart.array().len());
+            assert_eq!(array.array_bytes(), apart.array_bytes());
+        }
+    }
 
     #[test]
     fn a_part_begins_where_it_is_asked_to_in_either_direction() {

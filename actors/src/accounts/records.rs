@@ -100,7 +100,7 @@ impl<R: RecordSpec> Records<R> {
         }
         data.put_u8(b']');
         Ok(Page {
-            data: data.freeze(),
+            data: data.freeze().into(),
             count: u32::try_from(found.items.len()).unwrap_or(u32::MAX),
             total: found.total,
             first,

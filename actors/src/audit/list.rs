@@ -69,7 +69,7 @@ pub(super) fn page(
     }
     data.put_u8(b']');
     Page {
-        data: data.freeze(),
+        data: data.freeze().into(),
         count: u32::try_from(found.items.len()).unwrap_or(u32::MAX),
         total: found.total,
         first: found.items.first().map(id),

@@ -19,7 +19,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 pub use self::actor::{ConversationCommand, MessageLookup};
@@ -54,7 +54,7 @@ use colloquy_model::conversation_access::Reach;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::id::{AttachmentId, ConversationId, CustomerId, MessageId, UserId};
-use colloquy_model::page::{Page, Paging, Start};
+use colloquy_model::page::{Page, PageData, Paging, Start};
 use colloquy_model::public_url::PublicUrl;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -301,10 +301,11 @@ impl Conversations {
             .map(|header| self.shown(tenant, header))
             .collect();
         let views: Vec<ConversationView<'_>> = shown.iter().map(Shown::view).collect();
-        let mut data = Vec::with_capacity(1024 * (views.len() + 1));
+        let metadata = found.items.iter().map(|header| header.state.metadata.len());
+        let mut data = Vec::with_capacity(1024 * (views.len() + 1) + metadata.sum::<usize>());
         // Shapes of ours can't fail.
         let _ = serde_json::to_writer(&mut data, &views);
-        Ok(page(data.into(), first, last, &found))
+        Ok(page(Bytes::from(data), first, last, &found))
     }
 
     /// A page of what a search finds. What has changed since so that it would not be found any more
@@ -400,12 +401,9 @@ impl Conversations {
             None => Ok(None),
         };
         let (first, last) = (id(found.items.first())?, id(found.items.last())?);
-        Ok(page(
-            array(found.items.iter().map(|message| message.as_bytes())),
-            first,
-            last,
-            &found,
-        ))
+        let each = found.items.iter().map(|text| Text(Arc::clone(text)));
+        let each = PageData::Items(each.map(Bytes::from_owner).collect());
+        Ok(page(each, first, last, &found))
     }
 
     /// One message.
@@ -467,7 +465,7 @@ impl Conversations {
             .ok_or(ListFailure::NotFound)?;
         self.check_readable(id, meta).await.map_err(in_a_list)?;
         Ok(page(
-            array(found.items.iter().map(|revision| &revision[..])),
+            PageData::Items(found.items.clone()),
             None,
             None,
             &found,
@@ -524,14 +522,14 @@ impl Shown<'_> {
 }
 
 fn page<T>(
-    data: Bytes,
+    data: impl Into<PageData>,
     first: Option<String>,
     last: Option<String>,
     found: &StoredPage<T>,
 ) -> Page {
     let count = u32::try_from(found.items.len()).unwrap_or(u32::MAX);
     Page {
-        data,
+        data: data.into(),
         count,
         total: found.total,
         first,
@@ -541,17 +539,13 @@ fn page<T>(
     }
 }
 
-/// A JSON array of what is JSON already.
-fn array<'i>(items: impl Iterator<Item = &'i [u8]>) -> Bytes {
-    let mut data = BytesMut::from(&b"["[..]);
-    for item in items {
-        if data.len() > 1 {
-            data.put_u8(b',');
-        }
-        data.extend_from_slice(item);
+/// The text of a message, shared with whoever else shows it.
+struct Text(Arc<str>);
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
     }
-    data.put_u8(b']');
-    data.freeze()
 }
 
 /// Whether a conversation's metadata can be shown.

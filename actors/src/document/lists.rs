@@ -458,7 +458,7 @@ pub(super) fn page<T>(shown: &[Bytes], ends: Ends, found: &StoredPage<T>) -> Pag
     data.put_u8(b']');
     let count = u32::try_from(shown.len()).unwrap_or(u32::MAX);
     Page {
-        data: data.freeze(),
+        data: data.freeze().into(),
         count,
         total: found.total,
         first,

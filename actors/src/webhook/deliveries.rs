@@ -174,7 +174,7 @@ impl Deliveries {
             .map(|delivery| DeliveryView::new(webhook, delivery))
             .collect();
         Ok(Page {
-            data: json(&shown),
+            data: json(&shown).into(),
             count: u32::try_from(shown.len()).unwrap_or(u32::MAX),
             total: found.total,
             first: id(found.items.first()),
@@ -323,7 +323,7 @@ impl Deliveries {
         }
         let id = |view: Option<&HealthView>| view.map(|view| view.webhook_id.to_string());
         Ok(Page {
-            data: json(&shown),
+            data: json(&shown).into(),
             count: u32::try_from(shown.len()).unwrap_or(u32::MAX),
             total: page.total,
             first: id(shown.first()),

@@ -11,8 +11,8 @@ use crate::store::LIVE;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::Context;
 
-/// With so much to write nothing more is matched: slices stay small.
-const UNWRITTEN_MAX: usize = 256;
+/// With so much to write nothing more is matched: a slice holds the writer for some milliseconds at most.
+const UNWRITTEN_MAX: usize = 64;
 
 impl Dispatcher {
     /// Reads on, where there is room for what comes.

@@ -192,7 +192,7 @@ fn page(listing: EventListing, limit: u32) -> Output {
     let EventListing { data, total, next } = listing;
     Output::Page(Listing {
         page: Page {
-            data,
+            data: data.into(),
             count: 0,
             total,
             first: None,

@@ -306,7 +306,7 @@ async fn moved_on(
         .versions(link.document, meta(), Some(VersionName::Main), newest)
         .await?;
     let mut versions: Vec<VersionShown> =
-        serde_json::from_slice(&page.data).map_err(|_| Problem::crashed())?;
+        serde_json::from_slice(&page.data.array()).map_err(|_| Problem::crashed())?;
     versions.retain(|version| version.number > from.number);
     editing.base = now.version;
     Ok(Next::MovedOn(versions))

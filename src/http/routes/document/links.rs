@@ -260,7 +260,7 @@ async fn reading(
             let meta = link.meta(&call.caller.actor);
             let page = documents.comments(link.document, meta, list).await?;
             Some(Comments {
-                newest: page.data,
+                newest: page.data.array(),
                 total: page.total,
             })
         }

@@ -80,13 +80,6 @@ async fn a_full_disk_is_503_and_loses_nothing_and_it_goes_on_when_there_is_room(
     drop(disk);
 }
 
-/// Text that no compression makes much smaller.
-fn noise(dice: &mut Dice, bytes: usize) -> String {
-    (0..bytes)
-        .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
-        .collect()
-}
-
 /// A document on a small disk, and what was acknowledged of it.
 struct Written {
     c: Client,
@@ -137,7 +130,7 @@ impl Written {
             .into_iter()
             .enumerate()
         {
-            let content = noise(&mut self.dice, 100_000);
+            let content = self.dice.noise(100_000);
             let path = format!("{}{below}", self.at);
             if self
                 .change(
@@ -153,7 +146,7 @@ impl Written {
                 refused += 1;
             }
         }
-        let words = noise(&mut self.dice, 60_000);
+        let words = self.dice.noise(60_000);
         let cases = [
             (
                 DOCUMENTS.to_owned(),

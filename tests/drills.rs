@@ -441,8 +441,10 @@ async fn an_actor_that_is_never_idle_is_not_passivated_and_the_operator_is_told(
     let messages = format!("{}/messages", subject.path);
     let passivate = format!("{}/passivate", subject.at());
     let refused = until("it is busy all the time", slack(), async || {
-        let sent = subject.caller.post(&messages, json!({"content": "slow"}));
-        let sent = tokio::spawn(async move { sent.await });
+        // Those behind the first one are made durable when that one is.
+        let slow = || subject.caller.post(&messages, json!({"content": "slow"}));
+        let sent = [(); 4].map(|()| slow().into_future());
+        let sent = tokio::spawn(futures_util::future::join_all(sent));
         while !sent.is_finished() {
             let answer = subject.operator.post(&passivate, json!({})).await;
             if answer.status != 200 {

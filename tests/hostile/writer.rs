@@ -14,14 +14,6 @@ const SOON: Duration = Duration::from_secs(60);
 /// Conversations that are assigned to the user who is deleted.
 const CONVERSATIONS: u64 = 800;
 
-/// Text that no compression makes much smaller.
-fn noise(seed: u64, bytes: usize) -> String {
-    let mut dice = Dice::new(seed);
-    (0..bytes)
-        .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
-        .collect()
-}
-
 /// Each client does it so many times, one after the other.
 async fn all_do(clients: u64, times: u64, task: impl AsyncFn(u64)) {
     let task = &task;
@@ -46,7 +38,7 @@ async fn large_documents_one_after_the_other() {
     let server = Server::start();
     let neighbour = Neighbour::of(&server).await;
     let c = server.account().await.test();
-    let texts: Vec<String> = (0..8).map(|seed| noise(seed, 700_000)).collect();
+    let texts: Vec<String> = (0..8).map(|seed| Dice::new(seed).noise(700_000)).collect();
     let attack = all_do(8, 15, async |n| {
         create(&c, &texts[usize::try_from(n % 8).unwrap()]).await;
     });
@@ -60,7 +52,7 @@ async fn documents_erased_for_good_one_after_the_other() {
     let server = Server::start();
     let neighbour = Neighbour::of(&server).await;
     let c = server.account().await.test();
-    let text = noise(1, 400_000);
+    let text = Dice::new(1).noise(400_000);
     let mut made = Vec::new();
     for _ in 0..40 {
         made.push(create(&c, &text).await);

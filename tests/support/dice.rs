@@ -15,4 +15,11 @@ impl Dice {
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
     }
+
+    /// Text that no compression makes much smaller.
+    pub(crate) fn noise(&mut self, bytes: usize) -> String {
+        (0..bytes)
+            .map(|_| char::from(b'!' + u8::try_from(self.below(90)).unwrap()))
+            .collect()
+    }
 }

@@ -608,3 +608,80 @@ async fn every_kind_of_change_survives_kill_9_once_and_is_told_the_same_everywhe
     assert!(server.term().success());
     server.assert_sound();
 }
+
+/// Makes documents until the connection breaks; gives the contents by title, and the titles that were
+/// acknowledged.
+async fn make_long(c: Client, seed: u64, answers: Arc<AtomicUsize>) -> LongDocuments {
+    let (mut dice, mut made) = (Dice::new(seed), LongDocuments::default());
+    for n in 0.. {
+        let (title, bytes) = (format!("long {seed} {n}"), 100_000 + dice.below(1_000_000));
+        let content = dice.noise(usize::try_from(bytes).unwrap());
+        let body = json!({"title": title, "content": content}).to_string();
+        made.sent.insert(title.clone(), content);
+        let call = c.call("POST", DOCUMENTS).bytes(body);
+        let call = call.with("content-type", "application/json");
+        let Ok(answer) = call.try_send().await else {
+            break;
+        };
+        made.acknowledged.insert(title, answer.expect(201).id("id"));
+        answers.fetch_add(1, Ordering::Relaxed);
+    }
+    made
+}
+
+#[derive(Default)]
+struct LongDocuments {
+    sent: HashMap<String, String>,
+    acknowledged: HashMap<String, String>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_document_is_there_whole_or_not_at_all() {
+    let mut server = Server::start();
+    let key = server.account().await.test_key().to_owned();
+    let mut all = LongDocuments::default();
+    for number in 0..rounds() {
+        let answers = Arc::new(AtomicUsize::new(0));
+        let c = server.with_key(&key);
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let seed = number * 100 + writer;
+                tokio::spawn(make_long(c.clone(), seed, Arc::clone(&answers)))
+            })
+            .collect();
+        let enough = usize::try_from(3 + number).unwrap();
+        until("answers come", FLOWS_WITHIN, async || {
+            (answers.load(Ordering::Relaxed) >= enough).then_some(())
+        })
+        .await;
+        server.kill9();
+        for writer in writers {
+            let made = writer.await.unwrap();
+            all.sent.extend(made.sent);
+            all.acknowledged.extend(made.acknowledged);
+        }
+        server.restart();
+    }
+    let c = server.with_key(&key);
+    let mut path = format!("{DOCUMENTS}?limit=100");
+    let mut there = HashSet::new();
+    loop {
+        let page = c.get(&path).await.expect(200);
+        for document in page.data() {
+            let id = document["id"].as_str().unwrap();
+            let title = document["title"].as_str().unwrap();
+            let read = c.get(&format!("{DOCUMENTS}/{id}")).await.expect(200);
+            assert!(read["content"] == all.sent[title], "{title} is another");
+            assert!(there.insert(id.to_owned()));
+        }
+        match page.link("next") {
+            Some(next) => path = next,
+            None => break,
+        }
+    }
+    for (title, id) in &all.acknowledged {
+        assert!(there.contains(id), "{title} was acknowledged and is gone");
+    }
+    assert!(server.term().success());
+    server.assert_sound();
+}

@@ -2,12 +2,10 @@
 
 import json
 import statistics
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import load
-from beside import MESSAGES_PER_SECOND, TARGET, Beside, BesideScenario, told
+from beside import MESSAGES_PER_SECOND, TARGET, Beside, BesideScenario, Repeating, told
 from servers import OPERATOR, Colloquy
 
 # The figure is small beside what a busy machine adds.
@@ -38,31 +36,19 @@ class Backups(BesideScenario):
                   f"{statistics.median(took):.1f} s: {told(alone, beside, 'backups')} {TARGET}")
 
 
-class BackingUp:
-    """Backups one after the other, until it is ended."""
+class BackingUp(Repeating):
+    """Backups one after the other."""
 
     def __init__(self, server):
-        self.server, self.ended = server, threading.Event()
+        super().__init__()
+        self.server = server
 
-    def start(self):
-        self.running = ThreadPoolExecutor(1).submit(self.run)
-
-    def end(self):
-        """Seconds that each took, the one that was under way too."""
-        self.ended.set()
-        return self.running.result()
-
-    def run(self):
-        took = []
-        while not took or not self.ended.is_set():
-            begun = time.monotonic()
-            at = "/admin/v1/backups/" + self.asked("POST", "/admin/v1/backups", {}, 202)["backup_id"]
-            while (state := self.asked("GET", at, None, 200)["state"]) == "running":
-                time.sleep(0.1)
-            if state != "finished":
-                raise SystemExit(f"a backup ended as {state}")
-            took.append(time.monotonic() - begun)
-        return took
+    def once(self, _):
+        at = "/admin/v1/backups/" + self.asked("POST", "/admin/v1/backups", {}, 202)["backup_id"]
+        while (state := self.asked("GET", at, None, 200)["state"]) == "running":
+            time.sleep(0.1)
+        if state != "finished":
+            raise SystemExit(f"a backup ended as {state}")
 
     def asked(self, method, path, body, expected):
         status, text = self.server.ask(method, path, body, OPERATOR)

@@ -18,6 +18,7 @@ from servers import ROOT, Colloquy, bare
 from table import ROUNDS, Scenario, Table
 from texts import Texts
 from thumbnails import Thumbnails
+from uploads import Uploads
 
 CONVERSATIONS_OF_A_CUSTOMER = 40
 SMALL = 1_000
@@ -61,6 +62,7 @@ class Bench:
                      Backups(self.folder, self.quick, self.note),
                      Erasing(self.folder, self.quick, self.note),
                      Thumbnails(self.folder, self.quick, self.note),
+                     Uploads(self.folder, self.quick, self.note),
                      Nodes(self.folder, self.bare, self.note),
                      Hostile(self.note)]
             for part in parts:

@@ -2,6 +2,9 @@
 
 import os
 import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from crowd import Crowd
 
@@ -61,6 +64,33 @@ class Beside:
 
     def end(self):
         self.crowd.end()
+
+
+class Repeating:
+    """What is done `at_once` times, again and again, until it is ended: `once`, with what `begin` gives each of those who do it."""
+
+    def __init__(self, at_once=1):
+        self.at_once, self.ended = at_once, threading.Event()
+
+    def begin(self):
+        return None
+
+    def start(self):
+        those = ThreadPoolExecutor(self.at_once)
+        self.running = [those.submit(self.run) for _ in range(self.at_once)]
+
+    def end(self):
+        """Seconds that each took, those that were under way too."""
+        self.ended.set()
+        return [seconds for one in self.running for seconds in one.result()]
+
+    def run(self):
+        took, given = [], self.begin()
+        while not took or not self.ended.is_set():
+            begun = time.monotonic()
+            self.once(given)
+            took.append(time.monotonic() - begun)
+        return took
 
 
 def told(alone, beside, what):

@@ -5,13 +5,10 @@ import json
 import random
 import statistics
 import struct
-import threading
-import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 
 import load
-from beside import MESSAGES_PER_SECOND, Beside, BesideScenario, told
+from beside import MESSAGES_PER_SECOND, Beside, BesideScenario, Repeating, told
 from console import sign_in
 from servers import Colloquy
 
@@ -46,33 +43,22 @@ class Thumbnails(BesideScenario):
                   f"{told(alone, beside, 'thumbnails')}")
 
 
-class Looking:
-    """Browsers that ask for one thumbnail again and again, until it is ended."""
+class Looking(Repeating):
+    """Browsers that ask for one thumbnail again and again."""
 
     def __init__(self, server, path, cookie):
-        self.server, self.path, self.cookie, self.ended = server, path, cookie, threading.Event()
+        super().__init__(BROWSERS)
+        self.server, self.path, self.cookie = server, path, cookie
 
-    def start(self):
-        browsers = ThreadPoolExecutor(BROWSERS)
-        self.running = [browsers.submit(self.look) for _ in range(BROWSERS)]
+    def begin(self):
+        return http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
 
-    def end(self):
-        """Seconds that each took, those that were under way too."""
-        self.ended.set()
-        return [seconds for browser in self.running for seconds in browser.result()]
-
-    def look(self):
-        took, connection = [], http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-        while not took or not self.ended.is_set():
-            begun = time.monotonic()
-            connection.request("GET", self.path, headers={"Cookie": self.cookie})
-            answer = connection.getresponse()
-            content = answer.read()
-            if answer.status != 200 or answer.getheader("content-type") != "image/jpeg":
-                raise SystemExit(f"GET {self.path} answered {answer.status}: {content[:500]}")
-            took.append(time.monotonic() - begun)
-        connection.close()
-        return took
+    def once(self, connection):
+        connection.request("GET", self.path, headers={"Cookie": self.cookie})
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status != 200 or answer.getheader("content-type") != "image/jpeg":
+            raise SystemExit(f"GET {self.path} answered {answer.status}: {content[:500]}")
 
 
 def png():

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::Neighbour;
 use crate::support::client::Call;
+use crate::support::documents::DOCUMENTS;
 use crate::support::{Client, Dice, Server, Setup};
 
 /// The most that the whole process may ever hold.
@@ -443,5 +444,28 @@ async fn merges_of_lines_that_were_merged_crosswise_again_and_again() {
         done.attack.keys().all(|status| [200, 503].contains(status)) && done.attack[&200] > 0,
         "{:?}",
         done.attack
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_document_does_not_wait_for_the_index_of_anothers() {
+    let server = patient();
+    // It has the machine to itself, and nobody writes but these two.
+    let _turn = Neighbour::of(&server).await;
+    let (account, other) = (server.account().await.test(), server.account().await.test());
+    let unread = async || {
+        let store = server.operator().get("/admin/v1/store").await.expect(200);
+        store["index"]["lag"].as_u64().unwrap()
+    };
+    // More than a million words, of which few are alike: an index reads them for seconds.
+    let words = json!({"title": "Words", "content": Dice::new(1).noise(7_000_000)});
+    let large = json!({"title": "Large", "content": "word ".repeat(300_000)});
+    account.post(DOCUMENTS, words).await.expect(201);
+    let before = unread().await;
+    other.post(DOCUMENTS, large).await.expect(201);
+    let behind = unread().await;
+    assert!(
+        before > 0 && behind > before,
+        "the words were read first: {before}, then {behind}"
     );
 }

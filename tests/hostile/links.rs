@@ -584,6 +584,9 @@ async fn a_file_whose_headers_count_uses_opens_with_these_counts() {
         "ALTER TABLE rows DROP COLUMN link",
         "ALTER TABLE rows DROP COLUMN text_bytes",
         "ALTER TABLE made DROP COLUMN text_bytes",
+        "ALTER TABLE versions DROP COLUMN parts",
+        "DROP TABLE frame_parts",
+        "DROP TABLE loose_frames",
         "PRAGMA user_version = 3",
     ] {
         execute(&file, undone, &[]);

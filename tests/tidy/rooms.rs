@@ -55,7 +55,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
-    ("search", &["feed", "model", "runtime", "store"]),
+    ("search", &["feed", "model", "objects", "runtime", "store"]),
     (
         "conversation",
         &[

@@ -447,6 +447,22 @@ impl Commit {
             .map(|(index, plain)| self.encrypted.get(index).unwrap_or(plain))
     }
 
+    /// The document's header that it writes.
+    #[must_use]
+    pub fn document(&self) -> Option<&DocumentHeader> {
+        match &self.header {
+            Header::Document(header) => Some(header),
+            Header::Unchanged
+            | Header::Conversation { .. }
+            | Header::ConversationGone { .. }
+            | Header::Record { .. }
+            | Header::RecordGone
+            | Header::RecordErased
+            | Header::DocumentGone { .. }
+            | Header::LinkUsed { .. } => None,
+        }
+    }
+
     /// A customer's new name as it is stored; none where the commit renames nobody.
     #[must_use]
     pub fn new_name(&self) -> Option<&str> {
@@ -504,28 +520,18 @@ impl Commit {
             .as_ref()
             .and_then(|kept| kept.body.as_ref())
             .map_or(0, Bytes::len);
-        let header = match &self.header {
-            Header::Document(header) => {
-                let comments = header
-                    .comments
-                    .iter()
-                    .filter_map(|comment| comment.body.as_ref())
-                    .map(String::len);
-                let frame = header
-                    .version
-                    .as_ref()
-                    .map_or(0, |version| version.frame.len());
-                header.body.len() + frame + comments.sum::<usize>()
-            }
-            Header::Unchanged
-            | Header::Conversation { .. }
-            | Header::ConversationGone { .. }
-            | Header::Record { .. }
-            | Header::RecordGone
-            | Header::RecordErased
-            | Header::DocumentGone { .. }
-            | Header::LinkUsed { .. } => 0,
-        };
+        let header = self.document().map_or(0, |header| {
+            let comments = header
+                .comments
+                .iter()
+                .filter_map(|comment| comment.body.as_ref())
+                .map(String::len);
+            let frame = header
+                .version
+                .as_ref()
+                .map_or(0, |version| version.frame.len());
+            header.body.len() + frame + comments.sum::<usize>()
+        });
         rows + answer + header
     }
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
+use large_files::UNSYNCED_MAX;
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{
@@ -30,9 +31,10 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayloadMut, WriteMultipart,
 };
 use reqwest::Method;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
 
-pub use large_files::{SyncedWriter, UNSYNCED_MAX, remove_large};
+pub use large_files::{Disk, SyncedFile, SyncedWriter, remove_large, sync_growing, sync_in_turn};
 pub use location::{Location, NotALocation};
 pub use probe::Unusable;
 
@@ -116,6 +118,17 @@ pub struct Upload {
     attributes: Attributes,
     part_bytes: usize,
     sending: Sending,
+    /// How it grows, where that is in a folder.
+    growing: Option<Growing>,
+}
+
+/// A file that is put into a folder.
+#[derive(Debug)]
+struct Growing {
+    /// Where its parts are written.
+    beside: PathBuf,
+    /// Bytes that were taken and not synced yet.
+    unsynced: usize,
 }
 
 /// How a file is sent to the storage: in one request, or in several.
@@ -169,10 +182,20 @@ impl Upload {
             self.begin_parts(first).await?;
         }
         if let Sending::Parts(parts) = &mut self.sending {
+            let bytes = piece.len();
             parts.wait_for_capacity(PARTS_AT_ONCE).await?;
-            match piece.len() < SMALL_PIECE {
+            match bytes < SMALL_PIECE {
                 true => parts.write(&piece),
                 false => parts.put(piece),
+            }
+            if let Some(growing) = &mut self.growing {
+                growing.unsynced += bytes;
+                if growing.unsynced >= UNSYNCED_MAX {
+                    // Until all of them are written.
+                    parts.wait_for_capacity(1).await?;
+                    sync_growing(&growing.beside).await?;
+                    growing.unsynced = 0;
+                }
             }
         }
         Ok(())
@@ -301,7 +324,7 @@ impl Objects {
             let copied = tokio::task::spawn_blocking(move || copy_file(&from, &to));
             return Ok(copied.await.map_err(io::Error::other)??);
         }
-        let mut file = tokio::fs::File::open(from).await?;
+        let mut file = File::open(from).await?;
         let mut upload = self.begin(name).await?;
         upload.part_bytes = part_bytes(file.metadata().await?.len());
         match write_pieces(&mut file, &mut upload).await {
@@ -328,8 +351,14 @@ impl Objects {
             attributes: Attributes::default(),
             part_bytes: PART_BYTES,
             sending: Sending::Whole(PutPayloadMut::new()),
+            growing: None,
         };
-        if self.is_folder() {
+        if let Some(folder) = &self.folder {
+            upload.part_bytes = UNSYNCED_MAX;
+            upload.growing = Some(Growing {
+                beside: folder.join(first_part(name)),
+                unsynced: 0,
+            });
             upload.begin_parts(PutPayloadMut::new()).await?;
         }
         Ok(upload)
@@ -378,17 +407,26 @@ impl Objects {
         Ok(Some(url.to_string()))
     }
 
-    /// Deletes a file of which a process that died may have put some of the parts. In a folder these
-    /// stand beside it; a cloud's storage deletes them by a rule of the bucket.
+    /// Deletes a file that nobody reads, of which a process that died may have put some of the parts. In
+    /// a folder these stand beside it, and large ones go as [`remove_large`] has it; a cloud's storage
+    /// deletes them by a rule of the bucket.
     ///
     /// # Errors
     /// The storage did not answer, or refused: some of it may still be kept.
     pub async fn delete_unfinished(&self, name: &str) -> Result<(), ObjectError> {
-        self.delete(name).await?;
         let Some(folder) = &self.folder else {
-            return Ok(());
+            return self.delete(name).await;
         };
         let path = folder.join(name);
+        // While it is open, it keeps its space.
+        let open = File::options().write(true).open(&path).await;
+        self.delete(name).await?;
+        if let Ok(file) = open {
+            let file = file.into_std().await;
+            let given_back = move || large_files::give_back(&file, Disk::Shared);
+            let given_back = tokio::task::spawn_blocking(given_back);
+            given_back.await.map_err(io::Error::other)?;
+        }
         let (Some(beside), Some(own)) = (path.parent(), path.file_name()) else {
             return Ok(());
         };
@@ -399,7 +437,9 @@ impl Objects {
         };
         while let Some(entry) = entries.next_entry().await? {
             if entry.file_name().to_string_lossy().starts_with(&own) {
-                tokio::fs::remove_file(entry.path()).await?;
+                let removed = move || remove_large(&entry.path(), Disk::Shared);
+                let removed = tokio::task::spawn_blocking(removed);
+                removed.await.map_err(io::Error::other)??;
             }
         }
         Ok(())
@@ -415,8 +455,7 @@ impl Objects {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
-        // What `object_store` calls the first upload of a name until it is whole.
-        let part = folder.join(format!("{name}#1"));
+        let part = folder.join(first_part(name));
         match tokio::fs::remove_file(part).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => Ok(removed?),
@@ -435,21 +474,21 @@ impl Objects {
     ///
     /// # Errors
     /// There is none, or the copy is not whole.
-    pub async fn get_file(&self, name: &str, to: &FilePath) -> Result<u64, ObjectError> {
+    pub async fn get_file(
+        &self,
+        name: &str,
+        to: &FilePath,
+        disk: Disk,
+    ) -> Result<u64, ObjectError> {
         let mut content = self.storage.get(&self.path(name)).await?.into_stream();
-        let mut file = tokio::fs::File::create(to).await?;
-        let (mut bytes, mut unsynced) = (0, 0);
+        let mut file = SyncedFile::new(std::fs::File::create(to)?, disk);
+        let mut bytes = 0;
         while let Some(piece) = content.next().await {
             let piece = piece?;
-            file.write_all(&piece).await?;
+            file.write(&piece).await?;
             bytes += piece.len() as u64;
-            unsynced += piece.len();
-            if unsynced >= UNSYNCED_MAX {
-                file.sync_data().await?;
-                unsynced = 0;
-            }
         }
-        file.sync_all().await?;
+        file.finish().await?;
         Ok(bytes)
     }
 
@@ -519,12 +558,17 @@ fn write_secret(path: &FilePath, content: &[u8]) -> io::Result<()> {
     })
 }
 
+/// What `object_store` calls the first upload of a name into a folder until it is whole.
+fn first_part(name: &str) -> String {
+    format!("{name}#1")
+}
+
 /// Copies a file of this machine; gives its length.
 fn copy_file(from: &FilePath, to: &FilePath) -> io::Result<u64> {
     let from = std::fs::File::open(from)?;
     let mut from = io::BufReader::with_capacity(UNSYNCED_MAX, from);
     put_beside(to, |file| {
-        let mut to = SyncedWriter::new(file);
+        let mut to = SyncedWriter::new(file, Disk::Shared);
         let bytes = io::copy(&mut from, &mut to)?;
         to.finish()?;
         Ok(bytes)
@@ -564,7 +608,7 @@ fn put_beside<T>(
     Ok(written)
 }
 
-async fn write_pieces(file: &mut tokio::fs::File, upload: &mut Upload) -> Result<u64, ObjectError> {
+async fn write_pieces(file: &mut File, upload: &mut Upload) -> Result<u64, ObjectError> {
     let mut bytes = 0;
     loop {
         let mut piece = bytes::BytesMut::with_capacity(PART_BYTES);

@@ -55,7 +55,10 @@ async fn files_are_put_read_listed_and_deleted() {
     let bytes = objects.put_file("b/large", &from).await.unwrap();
     assert_eq!(bytes, large.len() as u64);
     assert_eq!(objects.get("a/small").await.unwrap(), "x");
-    assert_eq!(objects.get_file("b/large", &to).await.unwrap(), bytes);
+    assert_eq!(
+        objects.get_file("b/large", &to, Disk::Own).await.unwrap(),
+        bytes
+    );
     assert_eq!(std::fs::read(&to).unwrap(), large);
     let listed = objects.list("b").await.unwrap();
     assert_eq!((listed.len(), listed[0].name.as_str()), (1, "b/large"));
@@ -153,6 +156,54 @@ async fn bytes_that_come_one_by_one_are_kept_as_if_they_had_come_together() {
             .all(|(at, byte)| usize::from(*byte) == at % 251)
     );
     assert_eq!(kept.len(), 100_000);
+}
+
+#[tokio::test]
+async fn pieces_of_any_length_are_put_into_a_folder_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = open(folder.path());
+    let mut upload = objects.begin("a/long").await.unwrap();
+    let lengths = [
+        1,
+        UNSYNCED_MAX + 1,
+        3,
+        UNSYNCED_MAX * 3,
+        5_000,
+        UNSYNCED_MAX - 1,
+        7,
+    ];
+    let mut expected = Vec::new();
+    for length in lengths {
+        let piece: Vec<u8> = (0..length)
+            .map(|at| ((expected.len() + at) % 251) as u8)
+            .collect();
+        expected.extend_from_slice(&piece);
+        upload.write(piece.into()).await.unwrap();
+    }
+    upload.finish().await.unwrap();
+    assert!(objects.get("a/long").await.unwrap() == expected);
+}
+
+#[tokio::test]
+async fn large_files_that_nobody_reads_go_whole_or_not_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = open(folder.path());
+    let large = vec![7; 5 << 20];
+    objects.put("b/one", large.clone().into()).await.unwrap();
+    objects.put("b/other", "stays".into()).await.unwrap();
+    std::fs::write(folder.path().join("b/one#17"), &large).unwrap();
+    for _ in 0..2 {
+        objects.delete_unfinished("b/one").await.unwrap();
+        let left = std::fs::read_dir(folder.path().join("b")).unwrap();
+        let left: Vec<_> = left.map(|one| one.unwrap().file_name()).collect();
+        assert_eq!(left, ["other"]);
+    }
+    let (path, copy) = (folder.path().join("alone"), folder.path().join("copy"));
+    std::fs::write(&path, &large).unwrap();
+    std::fs::hard_link(&path, &copy).unwrap();
+    remove_large(&path, Disk::Own).unwrap();
+    assert!(!path.exists());
+    assert!(std::fs::read(&copy).unwrap() == large, "it is somebody's");
 }
 
 #[tokio::test]

@@ -13,11 +13,17 @@
 
 use std::marker::PhantomData;
 use std::sync::Once;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+
+/// A computation with [`ShortRests`] goes on for so long between two of them …
+const COMPUTED_FOR: Duration = Duration::from_micros(500);
+/// … each of which takes so long, and what the timer adds.
+const SHORT_REST: Duration = Duration::from_micros(50);
 
 /// That moving threads is refused is told once.
 static REFUSED: Once = Once::new();
@@ -44,6 +50,33 @@ pub fn pin_to_batch_cores() -> BatchPin {
     BatchPin {
         thread,
         _not_send: PhantomData,
+    }
+}
+
+/// The rests of a long computation for which nobody waits: between them the kernel's own threads get
+/// the core, some of which end the syncs of others. Beside `colloquy check` of another process on the
+/// core to which the disk's interrupts come, the p99 of messages was 8.6 ms (7.4 without), and 6.8 ms
+/// (7.0) where that gave way at once (`SCHED_IDLE`, which a thread can't leave again without privileges).
+#[derive(Debug)]
+pub struct ShortRests {
+    last: Instant,
+}
+
+impl ShortRests {
+    /// Of a computation that begins now.
+    #[must_use]
+    pub fn begin() -> Self {
+        ShortRests {
+            last: Instant::now(),
+        }
+    }
+
+    /// Rests if it is time for it. A computation calls this more often than it rests.
+    pub fn rest_if_due(&mut self) {
+        if self.last.elapsed() >= COMPUTED_FOR {
+            std::thread::sleep(SHORT_REST);
+            self.last = Instant::now();
+        }
     }
 }
 

@@ -253,29 +253,10 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// Waits, on a thread of the caller's own, for a permit to compute over this many bytes; `None`
-/// when they are too few to need one.
-pub fn wait_for_permit(bytes: usize) -> Option<ComputePermit> {
-    let request = ComputeRequest {
-        tenant: Tenant::OPERATORS,
-        effort: Effort::Linear,
-        bytes,
-    };
-    if !request.is_large() {
-        return None;
-    }
-    // Without a runtime it goes on without a permit: others may be slowed down, nothing is wrong.
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .ok()?
-        .block_on(request.permit())
-}
-
 /// Moves this thread to the batch cores as long as the result lives, if it is to compute over this
 /// many bytes.
-pub fn pin_if_large(bytes: usize) -> Option<BatchPin> {
-    (bytes >= LARGE_BYTES_MIN).then(cores::pin_to_batch_cores)
+pub fn pin_if_long(bytes: usize) -> Option<BatchPin> {
+    (bytes >= LONG_BYTES_MIN).then(cores::pin_to_batch_cores)
 }
 
 /// Computes on another thread what takes long over few bytes. The guard is dropped when it is done:

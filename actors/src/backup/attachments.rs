@@ -7,10 +7,9 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use futures_util::TryStreamExt;
-use tokio::io::AsyncWriteExt;
 
 use super::packing;
-use colloquy_objects::{ObjectError, Pieces, UNSYNCED_MAX};
+use colloquy_objects::{Disk, ObjectError, Pieces, SyncedFile};
 
 /// How much of attachments one tar file holds, unless a single one is longer.
 pub(super) const TAR_BYTES: u64 = 1 << 30;
@@ -28,11 +27,10 @@ pub(super) enum TarError {
 
 /// A tar file that is being written.
 pub(super) struct TarFile {
-    file: tokio::fs::File,
+    file: SyncedFile,
     /// How many bytes were written to it so far.
     pub(super) bytes: u64,
     pub(super) attachments: u64,
-    unsynced: usize,
 }
 
 impl TarFile {
@@ -42,10 +40,9 @@ impl TarFile {
     /// The file can't be made.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         Ok(TarFile {
-            file: tokio::fs::File::from_std(packing::private(path)?),
+            file: SyncedFile::new(packing::private(path)?, Disk::Shared),
             bytes: 0,
             attachments: 0,
-            unsynced: 0,
         })
     }
 
@@ -87,17 +84,12 @@ impl TarFile {
     /// The file can't be written, or it is not known what the disk has.
     pub(super) async fn finish(mut self) -> io::Result<()> {
         self.write(&[0; 2 * BLOCK]).await?;
-        self.file.sync_all().await
+        self.file.finish().await
     }
 
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes).await?;
+        self.file.write(bytes).await?;
         self.bytes += bytes.len() as u64;
-        self.unsynced += bytes.len();
-        if self.unsynced >= UNSYNCED_MAX {
-            self.file.sync_data().await?;
-            self.unsynced = 0;
-        }
         Ok(())
     }
 }

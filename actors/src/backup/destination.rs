@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::attachments;
 use super::manifest::KEY;
-use colloquy_objects::{Location, remove_large};
+use colloquy_objects::{Disk, Location, remove_large};
 use colloquy_runtime::{file_lock, private_file};
 
 /// What the names begin with of files that are not yet what a server looks for.
@@ -153,7 +153,7 @@ impl Destination {
 fn removed(path: &Path) -> io::Result<()> {
     match path.is_dir() {
         true => attachments::remove(path),
-        false => remove_large(path),
+        false => remove_large(path, Disk::Own),
     }
 }
 

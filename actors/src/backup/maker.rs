@@ -1,8 +1,9 @@
 //! Makes one backup.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::attachments::{TAR_BYTES, TarError, TarFile};
@@ -20,11 +21,11 @@ use crate::store::{KnownAttachment, SnapshotError, Store, sqlite};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use colloquy_model::position::Position;
-use colloquy_objects::{ObjectError, Objects, remove_large};
+use colloquy_objects::{Disk, ObjectError, Objects, remove_large, sync_growing};
 use colloquy_runtime::{offload, private_file};
 
-/// Between two syncs of the copy: some megabytes.
-const SYNC_EVERY: Duration = Duration::from_millis(20);
+/// Between two looks at whether the copy of the store waits to be synced.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Why a backup was not made.
 #[derive(Debug, thiserror::Error)]
@@ -111,12 +112,13 @@ impl Maker<'_> {
         let (to, master) = (packed.clone(), sealed_under.cloned());
         let pack = move || {
             let done = packing::pack(&file, &to, master.as_ref())?;
-            remove_large(&file)?;
+            remove_large(&file, Disk::Shared)?;
             Ok(done)
         };
         let done = self.aside(pack).await?;
         place.put_file(&name, &packed).await?;
-        self.aside(move || remove_large(&packed)).await?;
+        self.aside(move || remove_large(&packed, Disk::Shared))
+            .await?;
         Ok(PackedFile {
             name,
             bytes: done.bytes,
@@ -209,19 +211,18 @@ impl Maker<'_> {
     /// Copies the store, and syncs the copy as it grows, for the reason that
     /// [`colloquy_objects::SyncedWriter`] gives.
     async fn snapshot(&self, copy: &Path) -> Result<Position, MakeError> {
-        let mut copied = self.store.snapshot(copy.to_owned());
+        let unsynced = Arc::<AtomicBool>::default();
+        let mut copied = self.store.snapshot(copy.to_owned(), Arc::clone(&unsynced));
         let mut synced = Ok(());
         loop {
-            match tokio::time::timeout(SYNC_EVERY, &mut copied).await {
-                Ok(copied) => {
-                    let position = copied?;
-                    return synced.map(|()| position);
-                }
-                Err(_) => {
-                    let copy = copy.to_owned();
-                    let sync = self.aside(move || File::open(copy)?.sync_data());
-                    synced = synced.and(sync.await);
-                }
+            if let Ok(copied) = tokio::time::timeout(LOOK, &mut copied).await {
+                let position = copied?;
+                return synced.map(|()| position);
+            }
+            if unsynced.load(Ordering::Acquire) {
+                let sync = sync_growing(copy).await;
+                synced = synced.and(sync.map_err(|error| self.failed(error)));
+                unsynced.store(false, Ordering::Release);
             }
         }
     }
@@ -246,12 +247,13 @@ impl Maker<'_> {
             previous: None,
         };
         let place = manifest.place(self.catalog.objects());
-        let backup = WholeBackup::of(&place, manifest).await?;
+        let backup = WholeBackup::of(&place, manifest, Disk::Shared).await?;
         let database = backup.fetch(&folder, &keys).await?.database;
         let restored = database.clone();
-        let check = move || Ok(sqlite::check(&database));
+        let check = move || Ok(sqlite::check_beside_requests(&database));
         let findings = self.aside(check).await?.map_err(RestoreError::Open)?;
-        self.aside(move || remove_large(&restored)).await?;
+        self.aside(move || remove_large(&restored, Disk::Shared))
+            .await?;
         backup.check_attachments(&folder, &keys).await?;
         match findings.first() {
             None => Ok(()),

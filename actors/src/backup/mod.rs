@@ -218,7 +218,7 @@ impl Backups {
         }
         let id = |view: Option<&BackupView>| view.map(|view| view.backup_id.to_string());
         Ok(Page {
-            data: json::bytes(&views),
+            data: json::bytes(&views).into(),
             count: u32::try_from(views.len()).unwrap_or(u32::MAX),
             total: part.total,
             first: id(views.first()),

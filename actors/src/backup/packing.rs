@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::sealing::{GivenKeys, MasterKey, SealedFileError, SealedReader, SealedWriter};
 use crate::store::to_hex;
-use colloquy_objects::SyncedWriter;
+use colloquy_objects::{Disk, SyncedWriter};
+use colloquy_runtime::cores::ShortRests;
 
 /// A level that keeps up with a disk.
 const LEVEL: i32 = 3;
@@ -31,7 +32,7 @@ pub(super) struct Packed {
 pub(super) fn pack(from: &Path, to: &Path, master: Option<&MasterKey>) -> io::Result<Packed> {
     let mut from = File::open(from)?;
     let out = Hashed {
-        to: BufWriter::with_capacity(AT_ONCE, SyncedWriter::new(private(to)?)),
+        to: BufWriter::with_capacity(AT_ONCE, SyncedWriter::new(private(to)?, Disk::Shared)),
         digest: Sha256::new(),
         bytes: 0,
     };
@@ -46,10 +47,28 @@ pub(super) fn pack(from: &Path, to: &Path, master: Option<&MasterKey>) -> io::Re
     })
 }
 
+/// Beside requests, for which it rests as it reads.
 fn compressed<W: Write>(from: &mut File, to: W) -> io::Result<W> {
     let mut encoder = zstd::Encoder::new(to, LEVEL)?;
-    io::copy(from, &mut encoder)?;
+    let mut from = Resting {
+        from,
+        rests: ShortRests::begin(),
+    };
+    io::copy(&mut from, &mut encoder)?;
     encoder.finish()
+}
+
+/// Rests before it reads on, where that is due.
+struct Resting<R> {
+    from: R,
+    rests: ShortRests,
+}
+
+impl<R: Read> Read for Resting<R> {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        self.rests.rest_if_due();
+        self.from.read(piece)
+    }
 }
 
 /// Unpacks a file into another one, which is synced to the disk.
@@ -60,9 +79,10 @@ pub(super) fn unpack(
     from: &Path,
     to: &Path,
     sealed: Option<&GivenKeys>,
+    disk: Disk,
 ) -> Result<(), SealedFileError> {
     let from = BufReader::with_capacity(AT_ONCE, File::open(from)?);
-    let mut to = SyncedWriter::new(private(to)?);
+    let mut to = SyncedWriter::new(private(to)?, disk);
     match sealed {
         None => decompressed(from, &mut to)?,
         Some(keys) => decompressed(

@@ -17,7 +17,7 @@ use crate::attachments as kept_attachments;
 use crate::sealing::{GivenKeys, MasterKey, SealedFileError};
 use crate::store::{Finding, KnownAttachment, sqlite};
 use colloquy_model::time::Timestamp;
-use colloquy_objects::{Location, NotALocation, ObjectError, Objects, remove_large};
+use colloquy_objects::{Disk, Location, NotALocation, ObjectError, Objects, remove_large};
 use colloquy_runtime::offload;
 
 /// Why nothing was restored.
@@ -89,7 +89,7 @@ pub async fn restore(
         }
     })?;
     let manifest = manifest_of(&place, url).await?;
-    let backup = WholeBackup::of(&place, &manifest).await?;
+    let backup = WholeBackup::of(&place, &manifest, Disk::Own).await?;
     let destination = Destination::take(folder, backup.key.as_deref())?;
     let mut fetched = backup.fetch(folder, &keys).await?;
     let mut findings = sqlite::check(&fetched.database)?;
@@ -134,6 +134,8 @@ pub(super) struct WholeBackup<'b> {
     attachments: Option<&'b AttachmentsOfBackup>,
     /// The master key that goes along, in base64.
     key: Option<Bytes>,
+    /// Whose disk it is unpacked on.
+    disk: Disk,
 }
 
 impl<'b> WholeBackup<'b> {
@@ -144,6 +146,7 @@ impl<'b> WholeBackup<'b> {
     pub(super) async fn of(
         place: &'b Objects,
         manifest: &'b Manifest,
+        disk: Disk,
     ) -> Result<Self, RestoreError> {
         let Some(file) = &manifest.file else {
             let why = match (manifest.state, &manifest.error) {
@@ -174,6 +177,7 @@ impl<'b> WholeBackup<'b> {
             file,
             attachments: manifest.attachments.as_ref(),
             key,
+            disk,
         })
     }
 
@@ -261,7 +265,7 @@ impl<'b> WholeBackup<'b> {
                 true => RestoreError::Damaged(self.place.url(&file.name), error.to_string()),
                 false => here(error).into(),
             })?;
-            remove_large(&tar).map_err(here)?;
+            remove_large(&tar, self.disk).map_err(here)?;
         }
         match taken == all.count {
             true => Ok(()),
@@ -282,13 +286,13 @@ impl<'b> WholeBackup<'b> {
         let here = |error| DestinationError::File(folder.to_owned(), error);
         let packed = unfinished(folder, PACKED);
         packing::private(&packed).map_err(here)?;
-        let got = self.place.get_file(&file.name, &packed).await;
+        let got = self.place.get_file(&file.name, &packed, self.disk).await;
         got.map_err(|error| match error {
             ObjectError::File(error) => here(error).into(),
             ObjectError::Storage(_) => unreadable(self.place, &file.name, &error),
         })?;
         self.unpack(file, (&packed, to), keys.clone()).await?;
-        Ok(remove_large(&packed).map_err(here)?)
+        Ok(remove_large(&packed, self.disk).map_err(here)?)
     }
 
     async fn unpack(
@@ -300,12 +304,14 @@ impl<'b> WholeBackup<'b> {
         let url = self.place.url(&file.name);
         let is_sealed = file.sealed_under.is_some();
         let (expected, from, to) = (file.sha256.clone(), from.to_owned(), to.to_owned());
-        let full = to.clone();
+        let (full, disk) = (to.clone(), self.disk);
         let opened = offload::run_on_batch_cores((), move || {
             let found = packing::sha256(&from).map_err(SealedFileError::Read);
             match found {
                 Ok(found) if found != expected => Ok(false),
-                Ok(_) => packing::unpack(&from, &to, is_sealed.then_some(&keys)).map(|()| true),
+                Ok(_) => {
+                    packing::unpack(&from, &to, is_sealed.then_some(&keys), disk).map(|()| true)
+                }
                 Err(error) => Err(error),
             }
         });

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use colloquy_model::id::BackupId;
-use colloquy_objects::remove_large;
+use colloquy_objects::{Disk, remove_large};
 use colloquy_runtime::{offload, private_file};
 
 /// Notes that a backup is under way.
@@ -64,7 +64,7 @@ fn remove_copies(folder: &Path) -> io::Result<()> {
             // What a link leads to is somebody's.
             fs::remove_file(&path)?;
         } else if noted_by(&path).is_none() {
-            remove_large(&path)?;
+            remove_large(&path, Disk::Shared)?;
         }
     }
     match fs::remove_dir(folder) {

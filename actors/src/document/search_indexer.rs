@@ -192,7 +192,7 @@ impl Documents {
         };
         // On this thread: it has nothing else to do.
         let unpacked = {
-            let _pin = offload::pin_if_large(bytes);
+            let _pin = offload::pin_if_long(bytes);
             unpack(&frames, row.subject, facts.head)
         };
         let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;

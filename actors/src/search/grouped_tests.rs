@@ -49,6 +49,7 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let short = Duration::from_millis(20);
         let pace = Pace {
+            gather: Duration::ZERO,
             chores_every: short,
             erase_after: short,
             retry_after: short,

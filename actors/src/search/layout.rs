@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use colloquy_model::position::Position;
 
 /// The tables of an index: the table `progress` with one row, in it the `position` and whether the pages are
-/// `scrubbed`, and others.
+/// `scrubbed`, the FTS5 table `texts`, and others.
 pub trait Layout: Send + 'static {
     /// Marks the file as one of this layout.
     const APPLICATION_ID: i64;

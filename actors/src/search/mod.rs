@@ -205,18 +205,18 @@ impl<L: Layout> Search<L> {
             unerased: (!is_scrubbed).then(Instant::now),
             erasing: false,
             busy: true,
+            unmerged: true,
         };
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
         // the index again.
         let on_panic = threads::Report(move || room.close());
         let thread = threads::spawn(names.writer, on_panic, move || writer.run());
-        let thread = Mutex::new(Some(thread.map_err(no_thread)?));
         Ok((
             Search {
                 path: path.to_owned(),
                 inbox: Mutex::new(Some(inbox)),
-                thread,
+                thread: Mutex::new(Some(thread.map_err(no_thread)?)),
                 readers,
                 shared,
                 reached,

@@ -25,6 +25,7 @@ const READS: QueueBounds = QueueBounds {
 fn fast() -> Pace {
     let short = Duration::from_millis(20);
     Pace {
+        gather: Duration::ZERO,
         chores_every: short,
         erase_after: short,
         retry_after: short,
@@ -157,6 +158,30 @@ async fn a_title_counts_more_than_a_content_and_often_more_than_once() {
     assert_eq!(desk.found("refund").await, [2, 3, 1]);
     assert_eq!(desk.found("refund policy").await, [2]);
     assert_eq!(desk.found("interest notes").await.len(), 3);
+}
+
+#[tokio::test]
+async fn trees_are_merged_behind_what_was_put_in() {
+    const TEXTS: u64 = 60;
+    let mut desk = Desk::new();
+    for number in 1..=TEXTS {
+        let words: Vec<String> = (0..2_000).map(|n| format!("w{number}n{n}")).collect();
+        desk.put(number, "Long", &words.join(" ")).await;
+        assert_eq!(desk.found(&format!("w{number}n7")).await, [number]);
+    }
+    let reader = index::connect(&desk.path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let begun = Instant::now();
+    loop {
+        let sql = "SELECT count(DISTINCT segid) FROM texts_idx";
+        let trees: i64 = reader.query_row(sql, [], |row| row.get(0)).unwrap();
+        // Less than four of each size, each four times that of the one before.
+        if trees <= 9 {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "{trees} trees");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(desk.found("long").await.len() as u64, TEXTS);
 }
 
 #[tokio::test]

@@ -18,8 +18,11 @@ use colloquy_runtime::offload;
 
 /// How many texts one transaction takes at most.
 const BATCH_TEXTS_MAX: usize = 512;
-/// Bytes of text from which a transaction takes no further one.
-const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Bytes of text from which a transaction takes no further one: commits to the store wait until the disk
+/// has taken it.
+const BATCH_BYTES_MAX: usize = 512 << 10;
+/// Behind so many bytes of text the trees are merged by another step.
+const MERGED_EVERY: usize = 32 << 10;
 /// So often the wait after a failure is doubled.
 const DOUBLED_MAX: u32 = 3;
 /// Between two looks, while it waits, at whether it is to end.
@@ -28,6 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How the writer does its chores.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
+    /// How long further work is waited for, so that it comes into the same transaction.
+    pub(super) gather: Duration,
     pub(super) chores_every: Duration,
     pub(super) erase_after: Duration,
     /// After a first failure; twice as long after each further one.
@@ -39,6 +44,7 @@ pub(super) struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         Pace {
+            gather: Duration::from_millis(20),
             chores_every: Duration::from_secs(1),
             erase_after: Duration::from_secs(10),
             retry_after: Duration::from_secs(1),
@@ -100,6 +106,8 @@ pub(super) struct Writer<L: Layout> {
     pub(super) erasing: bool,
     /// Whether there may be pages to be scrubbed at once.
     pub(super) busy: bool,
+    /// Whether there may be trees to be merged.
+    pub(super) unmerged: bool,
 }
 
 /// What has gathered: of each text only its last state.
@@ -108,8 +116,6 @@ struct Batch<L: Layout> {
     /// Where in there what is told of a text stands.
     places: HashMap<L::Subject, usize>,
     bytes: usize,
-    /// Bytes of the largest text.
-    largest: usize,
     position: Position,
     rooms: Vec<OwnedSemaphorePermit>,
 }
@@ -120,7 +126,6 @@ impl<L: Layout> Batch<L> {
             changes: Vec::new(),
             places: HashMap::new(),
             bytes: 0,
-            largest: 0,
             position,
             rooms: Vec::new(),
         }
@@ -130,9 +135,7 @@ impl<L: Layout> Batch<L> {
         self.position = self.position.max(work.position);
         self.rooms.push(work.room);
         for change in work.changes {
-            let bytes = L::bytes(&change);
-            self.bytes += bytes;
-            self.largest = self.largest.max(bytes);
+            self.bytes += L::bytes(&change);
             let place = L::subject(&change)
                 .map(|subject| *self.places.entry(subject).or_insert(self.changes.len()));
             match place.and_then(|place| self.changes.get_mut(place)) {
@@ -153,7 +156,7 @@ impl<L: Layout> Writer<L> {
     /// index is behind.
     pub(super) fn run(mut self) {
         while !self.shared.closing.load(Ordering::Relaxed) {
-            let patience = match self.busy {
+            let patience = match self.busy || self.unmerged {
                 true => self.pace.rest.min(self.pace.chores_every),
                 false => self.pace.chores_every,
             };
@@ -161,18 +164,16 @@ impl<L: Layout> Writer<L> {
                 Ok(first) => {
                     let mut batch = Batch::up_to(first.position);
                     batch.add(first);
-                    while !batch.is_full()
-                        && let Ok(work) = self.inbox.try_recv()
-                    {
-                        batch.add(work);
-                    }
+                    self.gather(&mut batch);
                     if !self.take_in(&batch) {
                         break;
                     }
+                    self.merge_behind(&batch);
                     self.erase(Turn::Busy);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.write_position();
+                    self.merge();
                     self.erase(Turn::Idle);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -184,6 +185,18 @@ impl<L: Layout> Writer<L> {
         }
         // Whoever waits for room would wait for ever.
         self.shared.room.close();
+    }
+
+    /// Adds what comes a little later: a transaction for each message would write the same pages again
+    /// and again, 16 KB a message.
+    fn gather(&self, batch: &mut Batch<L>) {
+        let end = Instant::now() + self.pace.gather;
+        let left = || end.saturating_duration_since(Instant::now());
+        while !batch.is_full()
+            && let Ok(work) = self.inbox.recv_timeout(left())
+        {
+            batch.add(work);
+        }
     }
 
     /// Writes a batch, however often it takes. False where there is no sense in going on.
@@ -243,6 +256,7 @@ impl<L: Layout> Writer<L> {
         match &written {
             Ok(erased) => {
                 self.written = batch.position;
+                self.unmerged |= !batch.changes.is_empty();
                 if *erased {
                     self.unerased.get_or_insert_with(Instant::now);
                     self.shared.holds_erased.store(true, Ordering::Release);
@@ -262,14 +276,35 @@ impl<L: Layout> Writer<L> {
 
     /// Whether something was taken out.
     fn transact(&mut self, batch: &Batch<L>) -> rusqlite::Result<bool> {
-        // Only while it computes: whoever waits for a turn must not wait for the disk to have room.
-        let _permit = offload::wait_for_permit(batch.largest);
-        let _pin = offload::pin_if_large(batch.bytes);
+        let _pin = offload::pin_if_long(batch.bytes);
         let transaction = self.connection.transaction()?;
         let taken_out = L::write(&transaction, &batch.changes)?;
         L::set_position(&transaction, batch.position)?;
         transaction.commit()?;
         Ok(taken_out)
+    }
+
+    /// Merges trees, about as much as a batch has added to them.
+    fn merge_behind(&mut self, batch: &Batch<L>) {
+        let _pin = offload::pin_if_long(batch.bytes);
+        for _ in 0..=batch.bytes / MERGED_EVERY {
+            self.merge();
+        }
+    }
+
+    /// Merges trees by one step, if there are any to be merged.
+    fn merge(&mut self) {
+        if !self.unmerged {
+            return;
+        }
+        self.unmerged = match index::merge(&self.connection) {
+            Ok(are_more_left) => are_more_left,
+            Err(error) => {
+                // What is not merged is found all the same; the next batch tries it again.
+                self.shared.note(&error);
+                false
+            }
+        };
     }
 
     /// Leaves everything in the file, and neither pages nor a log with what was taken out.

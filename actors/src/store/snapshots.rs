@@ -1,6 +1,8 @@
 //! Whole copies of a store while it is in use.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::Later;
 use colloquy_model::position::Position;
@@ -30,5 +32,11 @@ pub trait Snapshots: Send + Sync + 'static {
     /// Copies everything that is committed into this file, which must not be there: what was
     /// acknowledged before it was asked, and what comes until it is done, as of one moment. Commits
     /// go on meanwhile. Gives the last position that the copy holds; it is not synced to the disk.
-    fn snapshot(&self, into: PathBuf) -> Later<Result<Position, SnapshotError>>;
+    /// It sets `unsynced` behind each piece that it copies, and goes on once that is cleared, so that
+    /// whoever syncs the copy has the disk keep up.
+    fn snapshot(
+        &self,
+        into: PathBuf,
+        unsynced: Arc<AtomicBool>,
+    ) -> Later<Result<Position, SnapshotError>>;
 }

@@ -267,6 +267,36 @@ pub(in crate::store) fn a_version_comes_back_with_the_frames_that_make_its_conte
     assert_eq!(wait(house.store().versions(side)).unwrap().total, 1);
 }
 
+pub(in crate::store) fn a_long_frame_comes_back_whole_and_leaves_the_files<B: Bench>() {
+    let house = House::<B>::new();
+    let id = DocumentId::new(Timestamp(1_000));
+    let frames: Vec<String> = [131_072, 131_073, 400_000, 1_000_003]
+        .map(|bytes| "longword ".chars().cycle().take(bytes).collect())
+        .to_vec();
+    for (number, frame) in (1..).zip(&frames) {
+        let title = if number == 1 {
+            header("a")
+        } else {
+            changed("a")
+        };
+        let longer = DocumentHeader {
+            version: Some(version(number, None, frame)),
+            ..title
+        };
+        house.put(id, number - 1, longer);
+    }
+    house.is_sound();
+    let house = house.crash();
+    for (number, frame) in (1..).zip(&frames) {
+        let found = wait(house.store().version(live(), subject(id), number)).unwrap();
+        assert!(found.unwrap().frames == [frame], "{number}");
+    }
+    assert!(house.holds("longword"));
+    house.commit(commit(id, 4, gone(false), "{}")).unwrap();
+    house.until("no file has it", || !house.holds("longword"));
+    house.is_sound();
+}
+
 /// Four documents, by title in their order, and a user who may read the last three.
 pub(super) struct FourDocuments<B> {
     pub(super) house: House<B>,

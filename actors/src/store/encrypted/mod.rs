@@ -11,6 +11,7 @@ mod sink;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 
@@ -535,8 +536,12 @@ impl Snapshots for EncryptedStore {
         self.0.takes_snapshots()
     }
 
-    fn snapshot(&self, into: PathBuf) -> Later<Result<Position, SnapshotError>> {
-        self.0.snapshot(into)
+    fn snapshot(
+        &self,
+        into: PathBuf,
+        unsynced: Arc<AtomicBool>,
+    ) -> Later<Result<Position, SnapshotError>> {
+        self.0.snapshot(into, unsynced)
     }
 }
 

@@ -21,6 +21,10 @@ use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::AttachmentId;
 use colloquy_model::position::Position;
+use colloquy_runtime::cores::ShortRests;
+
+/// Steps of SQLite's machine between two looks at whether a check is to rest: some ten microseconds.
+const BETWEEN_RESTS: i32 = 200;
 
 /// Checks; each statement must find nothing, with [`codes`] in place of the names of parameters.
 /// `at` of a header is checked after recovery, so the
@@ -81,6 +85,13 @@ const CHECKS: &[(&str, &str)] = &[
         "versions without gap, each on an older one",
         "SELECT 'document ' || document FROM versions WHERE document IN (SELECT n FROM documents)
          GROUP BY document HAVING count(*) <> max(number) OR min(number) <> 1 OR max(coalesce(base, 0) - number) >= 0",
+    ),
+    (
+        "long frames have all their parts, and no parts are left",
+        "SELECT 'version ' || id_number FROM versions v
+         WHERE parts <> (SELECT count(*) FROM frame_parts p WHERE p.version = v.id_number AND p.part < v.parts)
+         UNION ALL SELECT 'version ' || version FROM frame_parts WHERE version NOT IN (SELECT id_number FROM versions WHERE parts > 0)
+           AND version NOT IN (SELECT version FROM loose_frames)",
     ),
     (
         "messages point to edits",
@@ -166,7 +177,27 @@ fn find(connection: &Connection, check: &'static str, sql: &str) -> rusqlite::Re
 /// It is in use, has only a part of a dump, or can't be read.
 pub fn check(path: &Path) -> Result<Vec<Finding>, OpenError> {
     let _lock = lock(path)?;
+    check_opened(connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?, path)
+}
+
+/// Checks a store that is not in use, as [`check`] does, in a process that answers requests meanwhile:
+/// it rests now and then, and takes somewhat longer.
+///
+/// # Errors
+/// It is in use, has only a part of a dump, or can't be read.
+pub fn check_beside_requests(path: &Path) -> Result<Vec<Finding>, OpenError> {
+    let _lock = lock(path)?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut rests = ShortRests::begin();
+    let rest = move || {
+        rests.rest_if_due();
+        false
+    };
+    connection.progress_handler(BETWEEN_RESTS, Some(rest))?;
+    check_opened(connection, path)
+}
+
+fn check_opened(mut connection: Connection, path: &Path) -> Result<Vec<Finding>, OpenError> {
     super::schema::migrate(&mut connection)?;
     transfer::refuse_part(&connection, path)?;
     super::recovery::recover(&mut connection)?;

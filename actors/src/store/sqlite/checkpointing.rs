@@ -21,8 +21,11 @@ use crate::store::Checkpoint;
 use colloquy_model::time::Timestamp;
 use colloquy_runtime::threads;
 
-/// So many new pages in the log are moved at once.
+/// So many new pages in the log are moved at once: mostly a few hundred of the file, each several times.
 const STEP: u32 = 2_000;
+/// So many bytes of large works are moved at once: each of their pages is another one, and commits wait
+/// until the disk has taken them.
+const LARGE_STEP_BYTES: usize = 256 << 10;
 /// From so many pages on the log is to begin at its start again …
 const FULL: u32 = 16_000;
 /// … where no more than these are left to be moved, a few ms for the commit that does it …
@@ -52,6 +55,8 @@ struct Progress {
     moved: u32,
     /// The latest move; at first that of the start.
     latest: Checkpoint,
+    /// Bytes of large works since the thread was last asked to move them.
+    large: usize,
     /// How often the log has begun at its start: what was moved of an earlier one says nothing of
     /// this one.
     begun: u64,
@@ -68,6 +73,7 @@ impl Progress {
                 at: Timestamp::now(),
                 pages: 0,
             },
+            large: 0,
             begun: 0,
             tried: None,
         }
@@ -142,6 +148,11 @@ impl Checkpointing {
         Checkpoints(Arc::clone(&self.progress))
     }
 
+    /// The next commit has so many bytes of large works.
+    pub(super) fn note_large(&self, bytes: usize) {
+        self.progress.lock().large += bytes;
+    }
+
     /// Whether the log is longer than it gets where no reader of older pages is in the way.
     pub(super) fn is_long(&self) -> bool {
         self.progress.lock().log >= LONG
@@ -196,7 +207,8 @@ fn committed(progress: &Mutex<Progress>, asks: &SyncSender<Ask>, wal: &mut Wal, 
                 progress.moved(moved);
             }
         }
-    } else if left >= STEP || pages >= FULL {
+    } else if left >= STEP || progress.large >= LARGE_STEP_BYTES || pages >= FULL {
+        progress.large = 0;
         // Full, it has been asked already.
         let _ = asks.try_send(Ask::Move);
     }

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{insert, int, only, optional_millis};
-use super::erasing;
+use super::{erasing, frame_parts};
 use colloquy_model::commit::Commit;
 use colloquy_model::document::{CommentChange, DocumentHeader, DocumentReader, NewVersion};
 use colloquy_model::entity::Subject;
@@ -103,10 +103,12 @@ fn put_version(
     version: &NewVersion,
 ) -> rusqlite::Result<()> {
     let parents: Vec<String> = version.parents.iter().map(u64::to_string).collect();
+    let id_number = int(version.id.number().0);
+    let (parts, rest) = frame_parts::put_rest(connection, id_number, &version.frame)?;
     insert!(connection, "INSERT INTO versions", {
         document: int(commit.subject.number.0),
         number: int(version.number),
-        id_number: int(version.id.number().0),
+        id_number: id_number,
         id_tail: int(version.id.tail()),
         label: version.label,
         branch: version.branch,
@@ -116,7 +118,8 @@ fn put_version(
         author_tail: version.author.map(|user| int(user.tail())),
         at: commit.at.0,
         base: version.base.map(int),
-        frame: &version.frame[..],
+        parts: parts,
+        frame: rest,
     })?;
     Ok(())
 }

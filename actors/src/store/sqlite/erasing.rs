@@ -1,13 +1,13 @@
-//! Texts of what is gone for good leave the file in slices: a document's versions and comments, then
-//! what events and kept answers show of it, or of a conversation, a customer or an attachment. The
-//! events stay, with their places and without words: the sink says what may stay. What is done waits
-//! in its table until the log has lost the texts, too.
+//! Texts of what is gone for good leave the file in slices: parts of frames whose version is gone or
+//! never came, a document's versions and comments, then what events and kept answers show of it, or of
+//! a conversation, a customer or an attachment. The events stay, with their places and without words:
+//! the sink says what may stay. What is done waits in its table until the log has lost the texts, too.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{self, Columns, columns, int, only, uint, whole};
-use super::delivery_logs;
 use super::schema::MIGRATIONS;
+use super::{delivery_logs, frame_parts};
 use crate::store::CommitSink;
 use colloquy_model::commit::NameField;
 use colloquy_model::entity_number::EntityNumber;
@@ -64,6 +64,9 @@ pub(super) fn slice(
         Erasure::COLUMNS
     );
     while room > 0 {
+        if frame_parts::delete_given_up(connection, &mut room)? {
+            continue;
+        }
         let gone = connection
             .prepare_cached(&sql)?
             .query_row([], whole::<Erasure>)
@@ -239,6 +242,9 @@ fn delete(
         *room = room.saturating_sub(ROW_BYTES + row.bytes);
     }
     let Some(last) = last else { return Ok(false) };
+    if matches!(texts, Texts::Versions) {
+        frame_parts::give_up_to(connection, n, last)?;
+    }
     let sql = format!("DELETE FROM {table} WHERE document = ?1 AND number <= ?2");
     connection.prepare_cached(&sql)?.execute([n, last])?;
     Ok(true)

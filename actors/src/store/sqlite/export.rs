@@ -6,13 +6,13 @@
 //!   the numbers of events.
 //! - `store_key` is handed out as it is wrapped: its master key does not move.
 //! - `conversations`, `records` with `names`, `departed`, `documents` with `readers`, `links`,
-//!   `link_uses` and `anchors`, `versions`, `comments`, `renames`, `chores`, `key_uses`,
+//!   `link_uses` and `anchors`, `versions` with `frame_parts`, `comments`, `renames`, `chores`, `key_uses`,
 //!   `endpoints`, `deliveries`, `replays`, `counters`, `usage` and `operator` are handed out.
 //! - of `figures`, `milestones` and `made` what is of the generation that is shown, and
 //!   `figure_assignees`, are handed out: retention may have taken what they were made of.
 //! - of `scopes` the floor is handed out, the number is the last one of the events; of `meta` what
 //!   deliveries have reached, the others are marks of this file.
-//! - `redactions` and `erasures` are done before. `imports` is of this file. `nonces` are of requests
+//! - `redactions` and `erasures` are done before. `loose_frames` are of no version. `imports` is of this file. `nonces` are of requests
 //!   of the last minutes, and stay behind.
 
 use std::io;
@@ -22,9 +22,8 @@ use serde::Deserialize;
 
 use super::codec::{Columns, columns, int, only, whole};
 use super::feed_numbers::FeedNumbers;
-use super::slices;
-use super::store_key;
 use super::transfer::SqliteTransfer;
+use super::{frame_parts, slices, store_key};
 use crate::store::{
     ActorItem, AnswerItem, Base64, ChoreItem, CommentItem, ConversationItem, CounterItem,
     DeliveryItem, DepartedItem, DocumentItem, EndpointItem, EventItem, Export, FeedItem,
@@ -413,7 +412,8 @@ columns! {
         author_tail: Option<i64>,
         at: i64,
         base: Option<i64>,
-        frame: Base64,
+        parts: usize,
+        frame: Vec<u8>,
     }
 }
 columns! { of CommentItem { document, number, body } }
@@ -454,6 +454,7 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
             .parents
             .split(' ')
             .filter_map(|parent| parent.parse().ok());
+        let frame = frame_parts::whole(connection, row.id_number, (row.parts, row.frame))?;
         take(Item::Version(Box::new(VersionItem {
             document: row.document,
             number: row.number,
@@ -467,7 +468,7 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
             author_tail: row.author_tail,
             at: row.at,
             base: row.base,
-            frame: row.frame,
+            frame: Base64(frame),
         })))
     })?;
     each(

@@ -17,7 +17,7 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::scrubbing::Scrubber;
-use super::{erasing, redacting};
+use super::{erasing, frame_parts, redacting};
 use crate::store::{CommitSink, KeyUse};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
@@ -51,6 +51,8 @@ pub(super) struct Housekeeping {
     log: LogErasing,
     /// Whether texts of what is gone may be left.
     erasing: bool,
+    /// Versions that were refused: parts of their frames may be there.
+    refused: Vec<EntityNumber>,
     scrubber: Scrubber,
     /// Whether something has left its place since the scrubber began.
     unscrubbed: bool,
@@ -82,6 +84,7 @@ impl Housekeeping {
     ) -> rusqlite::Result<Self> {
         let now = Instant::now();
         erasing::scrubbing_was_cut_short(connection)?;
+        frame_parts::give_all_up(connection)?;
         let mut log = LogErasing::new(pace.erase_within, gate);
         // What the log holds of an earlier run may have been redacted there, and somebody may have kept
         // the start from emptying it.
@@ -92,6 +95,7 @@ impl Housekeeping {
             uses_at: now + pace.uses_every,
             log,
             erasing: true,
+            refused: Vec::new(),
             // What was erased before a crash may not be scrubbed.
             unscrubbed: changed.are_unknown(),
             scrubber: Scrubber::new(changed),
@@ -146,6 +150,12 @@ impl Housekeeping {
         self.erasing = true;
         // Its header and its names left the file with the commit.
         self.erase_text();
+    }
+
+    /// This version of a document does not come: parts of its frame that are there go.
+    pub(super) fn give_up_frame(&mut self, version: EntityNumber) {
+        self.refused.push(version);
+        self.erasing = true;
     }
 
     /// How long the writer may sleep.
@@ -315,10 +325,14 @@ impl Housekeeping {
             return Ok(false);
         }
         connection.execute_batch("BEGIN IMMEDIATE")?;
+        for version in &self.refused {
+            frame_parts::give_up(connection, *version)?;
+        }
         let is_more_left = erasing::slice(connection, sink, ERASE_SLICE_BYTES)?;
         connection.execute_batch("COMMIT")?;
         // Not before it is committed: a full disk must not end it.
         self.erasing = is_more_left;
+        self.refused.clear();
         // Behind the last slice, too: the log may have been emptied before it.
         self.erase_text();
         Ok(true)

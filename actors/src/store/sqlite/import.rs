@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{insert, only, update};
 use super::transfer::{FileImport, SqliteTransfer, import_of};
-use super::{feed_numbers, recovery, store_key, usage};
+use super::{feed_numbers, frame_parts, recovery, store_key, usage};
 use crate::sealing::MasterKeys;
 use crate::store::transfer::refuse_other_key;
 use crate::store::{
@@ -491,6 +491,7 @@ fn put_document(connection: &Connection, item: DocumentItem) -> rusqlite::Result
 
 fn put_version(connection: &Connection, item: VersionItem) -> rusqlite::Result<()> {
     let parents: Vec<String> = item.parents.iter().map(i64::to_string).collect();
+    let (parts, rest) = frame_parts::put_rest(connection, item.id_number, &item.frame.0)?;
     insert!(connection, "INSERT INTO versions", {
         document: item.document,
         number: item.number,
@@ -504,7 +505,8 @@ fn put_version(connection: &Connection, item: VersionItem) -> rusqlite::Result<(
         author_tail: item.author_tail,
         at: item.at,
         base: item.base,
-        frame: item.frame.0,
+        parts: parts,
+        frame: rest,
     })?;
     Ok(())
 }

@@ -31,6 +31,7 @@ mod failure;
 mod feed_numbers;
 mod figures;
 mod file;
+mod frame_parts;
 mod gate;
 mod headers;
 mod housekeeping;
@@ -88,7 +89,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
 pub use chain::SqliteChain;
-pub use check::{attachments, check};
+pub use check::{attachments, check, check_beside_requests};
 pub use file::OpenError;
 pub use lost_attachments::erase_lost_attachments;
 pub use migrating::{DryRun, Migration};

@@ -381,7 +381,8 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
              DELETE FROM meta WHERE key = 'chained';
              ALTER TABLE rows DROP COLUMN kind; ALTER TABLE rows DROP COLUMN tail;
              ALTER TABLE rows DROP COLUMN link; ALTER TABLE rows DROP COLUMN text_bytes;
-             ALTER TABLE made DROP COLUMN text_bytes; PRAGMA user_version = 4",
+             ALTER TABLE made DROP COLUMN text_bytes; ALTER TABLE versions DROP COLUMN parts;
+             DROP TABLE frame_parts; DROP TABLE loose_frames; PRAGMA user_version = 4",
         )
         .unwrap();
     connection

@@ -42,7 +42,7 @@ use colloquy_model::usage::DayUsage;
 use colloquy_runtime::{CommitFailure, Incarnation, LoadError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use tokio::sync::oneshot;
 
@@ -569,13 +569,21 @@ impl Snapshots for SqliteStore {
         true
     }
 
-    fn snapshot(&self, into: PathBuf) -> Later<Result<Position, SnapshotError>> {
+    fn snapshot(
+        &self,
+        into: PathBuf,
+        unsynced: Arc<AtomicBool>,
+    ) -> Later<Result<Position, SnapshotError>> {
         let (reply, answer) = oneshot::channel();
         match snapshots::target(&into) {
             Ok(target) => {
                 let target = Box::new(target);
                 // Unsent, the reply is dropped and the answer is that the store is away.
-                let _ = self.send(Work::Snapshot(Asked { target, reply }));
+                let _ = self.send(Work::Snapshot(Asked {
+                    target,
+                    unsynced,
+                    reply,
+                }));
             }
             Err(error) => {
                 let _ = reply.send(Err(error));

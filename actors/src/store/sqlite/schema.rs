@@ -67,6 +67,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         description: "bytes of texts",
         script: V15,
     },
+    Migration {
+        description: "long frames of versions in parts",
+        script: V16,
+    },
 ];
 
 /// What makes a file of one version one of the next.
@@ -178,9 +182,10 @@ INSERT INTO meta VALUES ('matched', 0), ('last_delivery', 0);
 /// `documents.body` is what the entity reads back; the other columns are what lists sort and filter
 /// by. `readers` says who may read what: users by number, 0 for everybody of the account.
 /// `departed` keeps the other half of the identifiers of users who were deleted, for what they did
-/// is still told. A version's `frame` is its content against that of `base`. `erasures` names
-/// documents that are gone and whose texts are still to be erased, in slices: versions and comments
-/// first, then what stands in rows, up to the position `erased_to` so far.
+/// is still told. A version's `frame` is its content against that of `base`; from version 16 of the
+/// file on, what its `frame_parts` leave of it. `erasures` names documents that are gone and whose texts
+/// are still to be erased, in slices: versions and comments first, then what stands in rows, up to the
+/// position `erased_to` so far.
 const V3: &str = "
 CREATE TABLE documents(
   n INTEGER PRIMARY KEY, tail INTEGER NOT NULL, scope INTEGER NOT NULL, seq INTEGER NOT NULL, updated_at INTEGER NOT NULL,
@@ -328,6 +333,16 @@ CREATE INDEX IF NOT EXISTS usage_by_day ON usage(day, account, requests);
 const V15: &str = "
 ALTER TABLE rows ADD COLUMN text_bytes INTEGER;
 ALTER TABLE made ADD COLUMN text_bytes INTEGER NOT NULL DEFAULT 0;
+";
+
+/// Long frames of versions, in parts of one size, by the number of the version's identifier; how many it
+/// has stands in `versions.parts`, and what comes behind them in `frame`. Versions of before have all in
+/// `frame`. `loose_frames` names versions that have parts and no row: the row is still to come, or, where
+/// they are `given_up`, it never will, and the parts are deleted.
+const V16: &str = "
+ALTER TABLE versions ADD COLUMN parts INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE frame_parts(version INTEGER NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY(version, part)) STRICT;
+CREATE TABLE loose_frames(version INTEGER PRIMARY KEY, given_up INTEGER NOT NULL) STRICT;
 ";
 
 /// The version of the file.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::codec::{self, Columns, columns, int, only, whole};
+use super::frame_parts;
 use super::row_page::{RowPage, Scan, Where};
 use crate::store::{FramedVersion, StoredPage, StoredVersion, VersionQuery};
 use colloquy_model::entity::Subject;
@@ -63,11 +64,13 @@ pub(super) fn all(
 }
 
 columns! {
-    /// A version's frame, unless it is longer than ?3, and the number of the version that it is
-    /// against.
+    /// A version's frame behind its parts, unless it is longer than ?3 or there are any, and the number
+    /// of the version that it is against.
     struct FrameRow {
         base: Option<i64>,
-        frame: Option<Vec<u8>> = "CASE WHEN length(frame) < ?3 THEN frame END",
+        id_number: i64,
+        parts: usize,
+        frame: Option<Vec<u8>> = "CASE WHEN parts = 0 AND length(frame) < ?3 THEN frame END",
     }
 }
 
@@ -93,8 +96,14 @@ pub(super) fn one(
     let mut next = Some(int(number));
     while let Some(number) = next {
         let values = [int(document.number.0), number, LONG_FRAME_BYTES];
-        let FrameRow { base, frame } = find.query_row(values, whole)?;
-        let frame = frame.map_or_else(|| long_frame(connection, document, number), Ok)?;
+        let FrameRow {
+            base,
+            id_number,
+            parts,
+            frame,
+        } = find.query_row(values, whole)?;
+        let long = || long_frame(connection, (document, number), (id_number, parts));
+        let frame = frame.map_or_else(long, Ok)?;
         frames.push(Bytes::from(frame));
         // Only an older one can be a base: a broken file must not send us round for ever.
         next = base.filter(|base| *base < number);
@@ -109,13 +118,14 @@ pub(super) fn one(
 /// A frame that takes so long to be read that the others are to keep away meanwhile.
 fn long_frame(
     connection: &Connection,
-    document: Subject,
-    number: i64,
+    (document, number): (Subject, i64),
+    (id_number, parts): (i64, usize),
 ) -> rusqlite::Result<Vec<u8>> {
     let _pin = cores::pin_to_batch_cores();
-    connection
+    let rest = connection
         .prepare_cached("SELECT frame FROM versions WHERE document = ?1 AND number = ?2")?
-        .query_row([int(document.number.0), number], only)
+        .query_row([int(document.number.0), number], only)?;
+    frame_parts::whole(connection, id_number, (parts, rest))
 }
 
 /// A page of a document's versions; the name of the cursor where it is none of theirs.

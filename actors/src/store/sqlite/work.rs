@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::frame_parts::PartAhead;
 use super::snapshots::Asked;
 use crate::store::digest::PayloadDigests;
 use crate::store::{
@@ -26,6 +27,8 @@ pub(super) enum Work {
         digests: PayloadDigests,
         settle: Settle,
     },
+    /// Goes ahead of the commit that it is of, which does without it where it fails.
+    PartAhead(PartAhead),
     Barrier {
         subject: Subject,
         incarnation: Incarnation,
@@ -85,7 +88,8 @@ impl Work {
         match self {
             Work::Commit { commit, .. } => Some(commit.subject.number),
             Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
-            Work::ChoreDone { .. }
+            Work::PartAhead(_)
+            | Work::ChoreDone { .. }
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }
             | Work::Rewrap { .. }
@@ -101,6 +105,7 @@ impl Work {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Work::Commit { commit, .. } => commit.bytes(),
+            Work::PartAhead(part) => part.bytes(),
             Work::Barrier { .. }
             | Work::Reload { .. }
             | Work::ChoreDone { .. }
@@ -119,6 +124,7 @@ impl Work {
     pub(super) fn writes(&self) -> bool {
         match self {
             Work::Commit { .. }
+            | Work::PartAhead(_)
             | Work::ChoreDone { .. }
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }

@@ -1,9 +1,10 @@
 //! What has come to the writer and waits for a transaction. Small works go at once, however many
-//! large ones wait: of these one at a time goes along, so that nobody waits for what others upload.
-//! Works on one entity keep their order.
+//! large ones wait: of these one at a time goes along, a long frame of a version in parts, so that
+//! nobody waits for what others upload. Works on one entity keep their order.
 
 use std::collections::{HashMap, VecDeque};
 
+use super::frame_parts::{PART_BYTES, PartAhead};
 use super::pace::Phase;
 use super::work::Work;
 use colloquy_model::entity_number::EntityNumber;
@@ -11,9 +12,9 @@ use colloquy_model::entity_number::EntityNumber;
 /// At most so many works in one transaction.
 const BATCH_MAX: usize = 1024;
 /// Bytes from which a work is large: it takes about a millisecond.
-const LARGE_MIN: usize = 128 << 10;
-/// Bytes of large works that go along with one transaction; at least one does.
-const LARGE_AT_ONCE: usize = 512 << 10;
+pub(super) const LARGE_MIN: usize = PART_BYTES;
+/// Bytes of large works that go along with one transaction; at least one does, or a part of one.
+const LARGE_AT_ONCE: usize = PART_BYTES;
 
 /// The works that wait for a transaction.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(super) struct Arrivals {
     batch: Vec<Work>,
     /// Large works, and those on the same entities behind them.
     large: VecDeque<Work>,
+    /// How many parts of the first one's frame went ahead.
+    parts_ahead: usize,
     /// How many of these each entity has.
     waiting: HashMap<EntityNumber, usize>,
 }
@@ -62,12 +65,28 @@ impl Arrivals {
     pub(super) fn next(&mut self, phase: Phase) -> Vec<Work> {
         let mut bytes = 0;
         while let Some(work) = self.large.front() {
-            bytes += work.bytes();
-            let is_full = bytes > LARGE_AT_ONCE && bytes > work.bytes();
+            let part = match (work, phase) {
+                (Work::Commit { commit, .. }, Phase::Running) => {
+                    PartAhead::of(commit, self.parts_ahead)
+                }
+                (_, Phase::Running | Phase::Closing) => None,
+            };
+            let next = match part {
+                Some(_) => PART_BYTES,
+                None => work.bytes().saturating_sub(self.parts_ahead * PART_BYTES),
+            };
+            let is_full = bytes > 0 && bytes + next > LARGE_AT_ONCE;
             if is_full && phase == Phase::Running {
                 break;
             }
-            self.pop();
+            bytes += next;
+            match part {
+                Some(part) => {
+                    self.parts_ahead += 1;
+                    self.batch.push(Work::PartAhead(part));
+                }
+                None => self.pop(),
+            }
         }
         std::mem::take(&mut self.batch)
     }
@@ -76,6 +95,7 @@ impl Arrivals {
         let Some(work) = self.large.pop_front() else {
             return;
         };
+        self.parts_ahead = 0;
         if let Some(entity) = work.entity()
             && let Some(waiting) = self.waiting.get_mut(&entity)
         {
@@ -112,7 +132,8 @@ mod tests {
     fn next(arrivals: &mut Arrivals) -> Vec<(u64, u64)> {
         let place = |work: &Work| match work {
             Work::Commit { commit, .. } => Some((commit.subject.number.0, commit.expected.0)),
-            Work::Barrier { .. }
+            Work::PartAhead(_)
+            | Work::Barrier { .. }
             | Work::Reload { .. }
             | Work::ChoreDone { .. }
             | Work::Deliver { .. }

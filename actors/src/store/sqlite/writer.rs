@@ -26,8 +26,8 @@ use super::recent_events::{PendingSegment, SegmentWriter};
 use super::snapshots::{Asked, Copying};
 use super::wal_preallocation::WalPreallocation;
 use super::work::{Reloading, Work};
-use super::write_queue::Arrivals;
-use super::{chores, codec, figures, loads, nonces, store_key, usage};
+use super::write_queue::{Arrivals, LARGE_MIN};
+use super::{chores, codec, figures, frame_parts, loads, nonces, store_key, usage};
 use crate::store::writer_metrics::WriterCounters;
 use crate::store::{
     CommitSink, Committed, CommittedBatch, DeliverySlice, FirstRow, Settle, SnapshotError,
@@ -166,9 +166,13 @@ impl Writer {
     /// Goes on with its turns and copies the file between them. A copy that the end of the store
     /// finds unfinished is given up.
     fn copy(&mut self, asked: Asked, inbox: &Receiver<Work>, arrivals: &mut Arrivals) -> Phase {
-        let Asked { mut target, reply } = asked;
+        let Asked {
+            mut target,
+            unsynced,
+            reply,
+        } = asked;
         let source = Rc::clone(&self.connection);
-        let mut copying = match Copying::begin(&source, &mut target) {
+        let mut copying = match Copying::begin(&source, &mut target, &unsynced) {
             Ok(copying) => copying,
             Err(error) => {
                 let _ = reply.send(Err(error));
@@ -189,6 +193,10 @@ impl Writer {
             let phase = self.turn(inbox, arrivals, copying.rest());
             if phase == Phase::Closing {
                 return phase;
+            }
+            // It would never go on: nobody syncs what it has copied.
+            if reply.is_closed() {
+                return Phase::Running;
             }
             if let Some(other) = self.snapshot.take() {
                 let _ = other.reply.send(Err(SnapshotError::Busy));
@@ -287,6 +295,14 @@ impl Writer {
             self.slicing
                 .write(&self.connection, slices, self.counts.begun_at())?;
         }
+        let large: usize = works
+            .iter()
+            .map(Work::bytes)
+            .filter(|bytes| *bytes >= LARGE_MIN)
+            .sum();
+        if large > 0 {
+            self.checkpointing.note_large(large);
+        }
         if let Some(preallocation) = &mut self.wal_preallocation {
             // Without it, the commit is slower, no more.
             let _ = preallocation.keep();
@@ -328,6 +344,7 @@ impl Writer {
                         }
                     }
                 }
+                Work::PartAhead(part) => Ok(part.put(&self.connection).map(|()| Done::Nothing)?),
                 Work::ChoreDone { chore } => {
                     Ok(chores::done(&self.connection, *chore).map(|()| Done::Nothing)?)
                 }
@@ -345,12 +362,10 @@ impl Writer {
                     Ok(Done::Tried(figures::change(&self.connection, change)?))
                 }
                 Work::AddUsage { slice, .. } => {
-                    usage::add(&self.connection, slice)?;
-                    Ok(Done::Tried(true))
+                    Ok(usage::add(&self.connection, slice).map(|()| Done::Tried(true))?)
                 }
                 Work::BeginDeliveries { .. } => {
-                    delivery_tidying::forget_gone(&self.connection)?;
-                    Ok(Done::Nothing)
+                    Ok(delivery_tidying::forget_gone(&self.connection).map(|()| Done::Nothing)?)
                 }
                 Work::Barrier { .. }
                 | Work::Reload { .. }
@@ -427,7 +442,7 @@ impl Writer {
                     self.banned.remove(&subject.number);
                     replies.reloads.push((subject, reply));
                 }
-                Work::ChoreDone { .. } => {}
+                Work::PartAhead(_) | Work::ChoreDone { .. } => {}
                 Work::Deliver { slice, reply } => {
                     let outcome = kept(slice, verdict, &mut commits);
                     replies.delivered.push((reply, outcome));
@@ -471,6 +486,9 @@ impl Writer {
             Err(failure) => {
                 if !matches!(failure, CommitFailure::Violated(_)) {
                     ban(&mut self.banned, commit.subject.number, incarnation);
+                }
+                if let Some(version) = frame_parts::version_in_parts(&commit) {
+                    self.housekeeping.give_up_frame(version);
                 }
                 return Err(failure);
             }

@@ -9,6 +9,7 @@ mod timers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -275,7 +276,7 @@ impl Snapshots for MongoStore {
         false
     }
 
-    fn snapshot(&self, _: PathBuf) -> Later<Result<Position, SnapshotError>> {
+    fn snapshot(&self, _: PathBuf, _: Arc<AtomicBool>) -> Later<Result<Position, SnapshotError>> {
         Box::pin(std::future::ready(Err(SnapshotError::Unsupported)))
     }
 }

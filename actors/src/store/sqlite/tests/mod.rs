@@ -2,12 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod earlier_files;
+mod frame_parts;
 mod log_erasing;
 mod snapshots;
 mod soundness;
 mod waiting_names;
 mod writer;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -70,6 +73,16 @@ impl Folder {
         self.dir.path().join("colloquy.db")
     }
 
+    /// The header of the log, which is another each time the log begins at its start:
+    /// <https://sqlite.org/fileformat2.html#walformat>.
+    fn log_header(&self) -> Vec<u8> {
+        let mut header = Vec::new();
+        if let Ok(log) = File::open(self.dir.path().join("colloquy.db-wal")) {
+            log.take(32).read_to_end(&mut header).unwrap();
+        }
+        header
+    }
+
     fn open_at(&self, pace: Pace, views: Views) -> Opened {
         Arc::new(
             SqliteStore::open_at(
@@ -125,13 +138,21 @@ impl Bench for Folder {
         let _: i64 = reader
             .query_row("SELECT count(*) FROM meta", [], only)
             .unwrap();
-        for name in ["colloquy.db", "colloquy.db-wal", "colloquy.db.key"] {
-            let from = self.dir.path().join(name);
-            if from.exists() {
-                std::fs::copy(from, copy.dir.path().join(name)).unwrap();
+        // A reader of a log of which all stands in the file does not keep it from beginning at its
+        // start again. A copy made meanwhile has the beginning of the older log without its end, as
+        // no kill leaves it.
+        loop {
+            let log = self.log_header();
+            for name in ["colloquy.db", "colloquy.db-wal", "colloquy.db.key"] {
+                let from = self.dir.path().join(name);
+                if from.exists() {
+                    std::fs::copy(from, copy.dir.path().join(name)).unwrap();
+                }
+            }
+            if self.log_header() == log {
+                return copy;
             }
         }
-        copy
     }
 
     fn holds(&self, text: &str) -> bool {

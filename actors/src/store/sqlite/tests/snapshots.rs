@@ -2,13 +2,18 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rusqlite::Connection;
+use tokio::time::timeout;
 
 use super::super::check;
 use super::super::snapshots::{Copying, target};
 use super::{Bare, Folder, row_of};
 use crate::store::contract::Bench;
+use crate::views::Views;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_runtime::Incarnation;
 
@@ -36,7 +41,8 @@ fn a_copy_holds_what_was_committed_while_it_was_made_and_is_never_begun_again() 
     }
     let source = Rc::clone(&bare.writer.connection);
     let mut copy = target(&copied.path()).unwrap();
-    let mut copying = Copying::begin(&source, &mut copy).unwrap();
+    let unsynced = AtomicBool::new(false);
+    let mut copying = Copying::begin(&source, &mut copy, &unsynced).unwrap();
     let (mut written, mut left) = (400, i32::MAX);
     while !copying.copy_pages().unwrap() {
         // Every page is copied once: a copy that begins again has more to do than before.
@@ -58,6 +64,63 @@ fn a_copy_holds_what_was_committed_while_it_was_made_and_is_never_begun_again() 
     drop(copy);
     assert_eq!(copied.findings(), bare_findings(bare, source));
     assert!(check(&copied.path()).is_ok());
+}
+
+#[test]
+fn each_piece_is_synced_before_the_next_one_is_copied() {
+    let (mut bare, copied) = (Bare::new(), Folder::new());
+    for expected in 0..100 {
+        write(&mut bare, expected);
+    }
+    let source = Rc::clone(&bare.writer.connection);
+    let mut copy = target(&copied.path()).unwrap();
+    let unsynced = AtomicBool::new(false);
+    let mut copying = Copying::begin(&source, &mut copy, &unsynced).unwrap();
+    let mut step = || {
+        std::thread::sleep(copying.rest());
+        assert!(!copying.step().unwrap());
+        copying.left()
+    };
+    let left = step();
+    assert!(unsynced.load(Ordering::Acquire));
+    assert_eq!(step(), left);
+    assert_eq!(step(), left);
+    unsynced.store(false, Ordering::Release);
+    assert!(step() < left);
+}
+
+#[test]
+fn a_copy_for_which_nobody_waits_any_more_makes_room_for_the_next() {
+    let mut bare = Bare::new();
+    for expected in 0..100 {
+        write(&mut bare, expected);
+    }
+    let Bare { writer, folder } = bare;
+    drop(writer);
+    let (left, copied) = (Folder::new(), Folder::new());
+    let store = folder.open(Views::default());
+    let begun = Arc::<AtomicBool>::default();
+    let given_up = store.snapshot(left.path(), Arc::clone(&begun));
+    while !begun.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    drop(given_up);
+    let unsynced = Arc::<AtomicBool>::default();
+    let mut copying = store.snapshot(copied.path(), Arc::clone(&unsynced));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let outcome = runtime.block_on(async {
+        loop {
+            match timeout(Duration::from_millis(1), &mut copying).await {
+                Ok(outcome) => break outcome,
+                Err(_) => unsynced.store(false, Ordering::Release),
+            }
+        }
+    });
+    assert!(outcome.is_ok(), "{outcome:?}");
+    store.close();
 }
 
 /// What is wrong with the file itself: a writer without its thread does not keep all of it up.

@@ -127,7 +127,7 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
             }
             Chore::EraseCustomer(tenant, erasure) => {
                 let is_away = erasures.take_away(&eraser(tenant), erasure).await.is_ok();
-                running.push((tenant, erasure, is_away));
+                running.push(((tenant, erasure), is_away));
                 false
             }
             Chore::FinishConversation(tenant, erased) => {
@@ -144,13 +144,13 @@ async fn do_all(rooms: &Rooms, finishing: &mut Finishing) -> Next {
     let _ = finishing.finish(store).await;
     left |= !running.is_empty() || !unfinished.is_empty();
     let next = if left { Next::Soon } else { Next::Late };
-    finishing.keep_only(&running.iter().map(|(_, erasure, _)| *erasure).collect());
-    for (tenant, erasure, is_away) in running {
+    finishing.keep_only(&running.iter().map(|((_, erasure), _)| *erasure).collect());
+    for (which @ (tenant, erasure), is_away) in running {
         // Conversations that have gone just now have left chores that were not read above.
         if is_away
             && !unfinished.contains(&erasure.number())
-            && finishing.has_left_the_store(store, (tenant, erasure)).await
-            && finishing.has_left_the_index(conversations, erasure).await
+            && finishing.has_left_the_store(store, which).await
+            && finishing.has_left_the_index(conversations, which).await
             && erasures.finish(eraser(tenant), erasure).await
         {
             store.chore_done(Chore::EraseCustomer(tenant, erasure));

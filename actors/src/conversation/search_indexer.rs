@@ -12,8 +12,9 @@ use serde::Deserialize;
 use super::Conversation;
 use crate::feed::{Feed, Interest};
 use crate::search::{
-    Closed, ErasingDue, Found, Group, GroupChange, GroupFilter, Grouped, Happened, Indexer, Label,
-    Place, Search, SearchError, Source, ThreadNames, Window, insist, insist_if_readable,
+    Adding, ErasingDue, Found, Group, GroupChange, GroupFilter, Grouped, Indexer, Label, Layout,
+    Pending, Place, Search, SearchError, Source, TURN_BYTES, ThreadNames, Window, insist,
+    insist_if_readable,
 };
 use crate::store::{
     ConversationHeader, Facets, FeedRow, ListFailure, MessageQuery, OwnedConversation, ReadError,
@@ -29,14 +30,13 @@ use colloquy_model::event_kind::EventKind;
 use colloquy_model::id::{ConversationId, CustomerId, UserId, first_number_at};
 use colloquy_model::idempotency::KEPT_FOR;
 use colloquy_model::page::{Order, Paging, Start};
-use colloquy_model::position::Position;
 use colloquy_runtime::LoadError;
 use colloquy_runtime::fair_queue::QueueBounds;
 
 /// Conversations or messages read from the store at once.
 const PAGE: u32 = 500;
-/// So much text is handed in at once.
-const HANDED_IN_BYTES: usize = 1 << 20;
+/// What has no text counts as much in its account's turn as one of so many bytes.
+const LEAST_TURN_BYTES: usize = 256;
 /// Long enough that a transaction takes in many messages where many come, and nobody waits for it:
 /// who searches ends it.
 const GATHERED_FOR: Duration = Duration::from_millis(25);
@@ -99,17 +99,16 @@ impl SearchIndexer {
             window,
         } = search;
         let filter = filter(facets);
-        self.0
-            .find(|index| index.find((tenant, words), filter, window))
-            .await
+        let find = |index: &Search<Grouped>| index.find((tenant, words), filter, window);
+        self.0.find(tenant, find).await
     }
 
-    /// From where on its files hold nothing of what was erased before.
+    /// From where on its files hold nothing of what this tenant erased before.
     ///
     /// # Errors
     /// The index is behind.
-    pub(crate) async fn erasing_due(&self) -> Result<ErasingDue, ListFailure> {
-        self.0.erasing_due().await
+    pub(crate) async fn erasing_due(&self, tenant: Tenant) -> Result<ErasingDue, ListFailure> {
+        self.0.erasing_due(tenant).await
     }
 
     /// Whether its files hold nothing of that any more.
@@ -201,22 +200,72 @@ impl Header {
     }
 }
 
-fn text(tenant: Tenant, message: MessageView) -> GroupChange {
-    GroupChange::Text {
-        group: message.conversation_id.number(),
-        number: message.seq,
-        tenant,
-        text: message.content,
-    }
-}
-
 /// What is to be found of conversations: their messages as they are now, and their customers' names.
 struct Conversations {
     store: Arc<dyn Store>,
 }
 
+/// What happened to a conversation or a customer.
+#[derive(Debug)]
+enum Changed {
+    /// A message was sent or changed.
+    Message {
+        tenant: Tenant,
+        conversation: ConversationId,
+        seq: u64,
+        /// What it says; none: it is to be read anew.
+        text: Option<String>,
+    },
+    /// Something else.
+    Other(GroupChange),
+}
+
+impl Changed {
+    fn message(tenant: Tenant, message: MessageView) -> Self {
+        Changed::Message {
+            tenant,
+            conversation: message.conversation_id,
+            seq: message.seq,
+            text: Some(message.content),
+        }
+    }
+}
+
+impl Pending for Changed {
+    type Subject = ();
+
+    // A text has to follow its conversation.
+    fn subject(&self) -> Option<()> {
+        None
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Changed::Message { text, .. } => text.as_ref().map_or(0, String::len),
+            Changed::Other(change) => Grouped::bytes(change),
+        }
+    }
+
+    fn turn_bytes(&self) -> usize {
+        match self {
+            // How long it is, nobody knows before.
+            Changed::Message { text: None, .. } => TURN_BYTES,
+            Changed::Message { .. } | Changed::Other(_) => self.bytes().max(LEAST_TURN_BYTES),
+        }
+    }
+
+    fn forget_text(&mut self) {
+        match self {
+            Changed::Message { text, .. } => *text = None,
+            // A name is short.
+            Changed::Other(_) => {}
+        }
+    }
+}
+
 impl Source for Conversations {
     type Layout = Grouped;
+    type Pending = Changed;
     const INTEREST: Interest = Interest::Conversations;
     const GATHERED_FOR: Duration = GATHERED_FOR;
 
@@ -224,84 +273,105 @@ impl Source for Conversations {
         &self.store
     }
 
-    async fn take_all(&self, index: &Search<Grouped>) -> Result<(), Closed> {
+    async fn add_all(&self, to: &Adding<'_, Changed>) {
         let mut behind = EntityNumber::ZERO;
         loop {
             let page = insist(|| self.store.conversations_behind(behind, PAGE)).await;
             let Some(last) = page.last() else {
-                return Ok(());
+                return;
             };
             behind = last.id.number();
             let mut customers = HashSet::new();
             for conversation in page {
-                self.take_conversation(index, conversation, &mut customers)
-                    .await?;
+                self.add_conversation(conversation, &mut customers, to)
+                    .await;
             }
         }
     }
 
-    async fn take(&self, index: &Search<Grouped>, happened: Happened) -> Result<(), Closed> {
-        let mut changes = Vec::with_capacity(happened.rows.len());
-        let mut bytes = 0;
-        for row in happened.rows {
-            match row {
-                FeedRow::Event(event) if event.kind.is_of_conversation() => {
-                    bytes += event.payload.len();
-                    self.take_event(&event, &mut changes).await;
+    async fn add(&self, happened: FeedRow, to: &Adding<'_, Changed>) {
+        match happened {
+            FeedRow::Event(event) if event.kind.is_of_conversation() => {
+                for change in self.of_event(&event).await {
+                    to.add(event.tenant, change).await;
                 }
-                FeedRow::Renamed {
-                    customer,
-                    tenant,
-                    name,
-                    ..
-                } => changes.push(GroupChange::Relabel(Label {
+            }
+            FeedRow::Renamed {
+                customer,
+                tenant,
+                name,
+                ..
+            } => {
+                let label = Label {
                     number: customer,
                     tenant,
                     text: name.into(),
-                })),
-                FeedRow::Event(_) | FeedRow::Endpoint { .. } => {}
+                };
+                to.add(tenant, Changed::Other(GroupChange::Relabel(label)))
+                    .await;
             }
-            if bytes >= HANDED_IN_BYTES {
-                bytes = 0;
-                index
-                    .hand_in(happened.behind, std::mem::take(&mut changes))
-                    .await?;
+            FeedRow::Event(_) | FeedRow::Endpoint { .. } => {}
+        }
+    }
+
+    async fn changes(&self, changed: Changed) -> Vec<GroupChange> {
+        match changed {
+            Changed::Other(change) => vec![change],
+            Changed::Message {
+                tenant,
+                conversation,
+                seq,
+                text,
+            } => {
+                let text = match text {
+                    Some(text) => Some(text),
+                    None => self.text(tenant, conversation, seq).await,
+                };
+                let group = conversation.number();
+                let changed = text.map(|text| GroupChange::Text {
+                    group,
+                    number: seq,
+                    tenant,
+                    text,
+                });
+                Vec::from_iter(changed)
             }
         }
-        index.hand_in(happened.reached, changes).await
     }
 }
 
 impl Conversations {
     /// What an event changes. One that can't be read was told where it was found, and changes
     /// nothing.
-    async fn take_event(&self, event: &Event, changes: &mut Vec<GroupChange>) {
+    async fn of_event(&self, event: &Event) -> Vec<Changed> {
         let tenant = event.tenant;
         let kind = event.kind;
+        let mut changes = Vec::new();
         if matches!(kind, EventKind::MessageCreated | EventKind::MessageUpdated) {
-            changes.extend(read::<MessageView>(event).map(|message| text(tenant, message)));
+            let message = read::<MessageView>(event);
+            changes.extend(message.map(|message| Changed::message(tenant, message)));
         } else if kind == EventKind::ConversationCreated {
             if let Some(header) = read::<Header>(event) {
                 // The event's own copy of the name may be older than one that was read before.
                 changes.extend(self.label(tenant, header.customer_id).await);
-                changes.push(GroupChange::Group(header.group(event.entity)));
+                let group = GroupChange::Group(header.group(event.entity));
+                changes.push(Changed::Other(group));
             }
         } else if kind == EventKind::ConversationErased {
-            changes.push(GroupChange::Gone {
-                group: event.entity,
-                tenant,
-            });
+            let group = event.entity;
+            changes.push(Changed::Other(GroupChange::Gone { group, tenant }));
         } else if matches!(
             kind,
             EventKind::ConversationUpdated | EventKind::ConversationClosed
         ) {
             let group = read::<Header>(event).map(|header| header.group(event.entity));
-            changes.extend(group.map(GroupChange::Group));
+            changes.extend(group.map(|group| Changed::Other(GroupChange::Group(group))));
         }
+        changes
     }
 
     /// The customer's name as it is now; a later one is told by the feed.
-    async fn label(&self, tenant: Tenant, customer: CustomerId) -> Option<GroupChange> {
+    async fn label(&self, tenant: Tenant, customer: CustomerId) -> Option<Changed> {
         let subject = Subject {
             kind: Kind::Customer,
             number: customer.number(),
@@ -313,79 +383,66 @@ impl Conversations {
             Err(LoadError::Unavailable | LoadError::Busy) => Err(ReadError::Away),
         });
         match found.await.flatten() {
-            Some(Stored::Record(record)) => Some(GroupChange::Label(Label {
+            Some(Stored::Record(record)) => Some(Changed::Other(GroupChange::Label(Label {
                 number: customer.number(),
                 tenant,
                 text: record.name.into(),
-            })),
+            }))),
             Some(Stored::Conversation(_) | Stored::Document(_)) | None => None,
         }
     }
 
-    /// Hands in all of a conversation; `customers` are those whose names were handed in.
-    async fn take_conversation(
+    /// Adds all of a conversation; `customers` are those whose names were added.
+    async fn add_conversation(
         &self,
-        index: &Search<Grouped>,
         OwnedConversation { id, tenant }: OwnedConversation,
         customers: &mut HashSet<CustomerId>,
-    ) -> Result<(), Closed> {
+        to: &Adding<'_, Changed>,
+    ) {
         let this: Arc<[EntityNumber]> = Arc::from([id.number()]);
         let headers = insist_if_readable(async || {
             let among = self.store.conversations_among(tenant, Arc::clone(&this));
             among.await
         });
         let Some(header) = headers.await.and_then(|mut headers| headers.pop()) else {
-            return Ok(());
+            return;
         };
         let header = Header::from(&header);
-        let mut changes = Vec::new();
-        if customers.insert(header.customer_id) {
-            changes.extend(self.label(tenant, header.customer_id).await);
+        if customers.insert(header.customer_id)
+            && let Some(label) = self.label(tenant, header.customer_id).await
+        {
+            to.add(tenant, label).await;
         }
-        changes.push(GroupChange::Group(header.group(id.number())));
+        let group = GroupChange::Group(header.group(id.number()));
+        to.add(tenant, Changed::Other(group)).await;
         let mut after = 0;
         loop {
+            to.room(tenant).await;
             let messages = self.messages(tenant, id, after).await;
             match messages.last() {
                 Some(last) => after = last.seq,
-                None => break,
+                None => return,
             }
-            changes.extend(messages.into_iter().map(|message| text(tenant, message)));
-            index
-                .hand_in(Position::ZERO, std::mem::take(&mut changes))
-                .await?;
+            for message in messages {
+                to.add(tenant, Changed::message(tenant, message)).await;
+            }
         }
-        index.hand_in(Position::ZERO, changes).await
     }
 
     /// The next messages behind the one with this `seq`; those that can't be read are left out.
     async fn messages(&self, tenant: Tenant, id: ConversationId, after: u64) -> Vec<MessageView> {
         let (mut after, mut limit) = (after, PAGE);
         loop {
-            let query = MessageQuery {
-                tenant,
-                conversation: Conversation::subject(id),
-                sender: None,
-                after_seq: Some(after),
-                before_seq: None,
-                paging: Paging {
-                    limit,
-                    start: Start::Offset(0),
-                    order: Order::Asc,
-                },
-            };
-            let page = insist_if_readable(async || self.store.messages(query).await).await;
-            let Some(page) = page else {
+            let Some(page) = self.page(tenant, id, (after, limit)).await else {
                 // One by one those are found that can be read.
                 after += if limit == 1 { 1 } else { 0 };
                 limit = 1;
                 continue;
             };
-            let Some(page) = page.filter(|page| !page.items.is_empty()) else {
+            if page.is_empty() {
                 return Vec::new();
-            };
+            }
             let messages: Vec<MessageView> = page
-                .items
                 .iter()
                 .filter_map(|message| serde_json::from_str(message).ok())
                 .collect();
@@ -395,6 +452,36 @@ impl Conversations {
             }
             return messages;
         }
+    }
+
+    /// What a message says; none where it is no more, or can't be read.
+    async fn text(&self, tenant: Tenant, id: ConversationId, seq: u64) -> Option<String> {
+        let page = self.page(tenant, id, (seq.checked_sub(1)?, 1)).await?;
+        let message: MessageView = serde_json::from_str(page.first()?).ok()?;
+        (message.seq == seq).then_some(message.content)
+    }
+
+    /// So many messages behind the one with this `seq`; none where one can't be read.
+    async fn page(
+        &self,
+        tenant: Tenant,
+        conversation: ConversationId,
+        (after, limit): (u64, u32),
+    ) -> Option<Vec<Arc<str>>> {
+        let query = MessageQuery {
+            tenant,
+            conversation: Conversation::subject(conversation),
+            sender: None,
+            after_seq: Some(after),
+            before_seq: None,
+            paging: Paging {
+                limit,
+                start: Start::Offset(0),
+                order: Order::Asc,
+            },
+        };
+        let page = insist_if_readable(async || self.store.messages(query).await).await?;
+        Some(page.map(|page| page.items).unwrap_or_default())
     }
 }
 

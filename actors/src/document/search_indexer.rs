@@ -1,7 +1,6 @@
 //! Search over documents: what an index of their titles and heads is filled with, and how it is
 //! searched.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,8 @@ use super::content_reader::{unpack, unpacked_bytes};
 use super::state::Facts;
 use crate::feed::{Feed, Interest};
 use crate::search::{
-    Closed, Entry, Found, Happened, Indexer, Place, Search, SearchError, Source, ThreadNames,
-    Titled, Window, insist, insist_if_readable,
+    Adding, Entry, EntryChange, Found, Indexer, Pending, Place, Search, SearchError, Source,
+    TURN_BYTES, ThreadNames, Titled, Window, insist, insist_if_readable,
 };
 use crate::store::{
     FeedRow, FramedVersion, IndexedDocument, ListFailure, OwnedDocument, ReadError, Store,
@@ -19,7 +18,6 @@ use crate::store::{
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::id::DocumentId;
-use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::offload::{self, ComputeRequest, Effort};
 
@@ -77,9 +75,8 @@ impl SearchIndexer {
             true => deleted(search.tenant),
             false => search.tenant,
         };
-        self.0
-            .find(|index| index.find(partition, search.words, search.window))
-            .await
+        let find = |index: &Search<Titled>| index.find(partition, search.words, search.window);
+        self.0.find(search.tenant, find).await
     }
 
     /// How many positions the index is behind.
@@ -98,8 +95,35 @@ struct Documents {
     store: Arc<dyn Store>,
 }
 
+/// A document that is to be read anew.
+#[derive(Debug, Clone, Copy)]
+struct Changed {
+    tenant: Tenant,
+    number: EntityNumber,
+}
+
+impl Pending for Changed {
+    type Subject = EntityNumber;
+
+    fn subject(&self) -> Option<EntityNumber> {
+        Some(self.number)
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    // How long it is, nobody knows before.
+    fn turn_bytes(&self) -> usize {
+        TURN_BYTES
+    }
+
+    fn forget_text(&mut self) {}
+}
+
 impl Source for Documents {
     type Layout = Titled;
+    type Pending = Changed;
     const INTEREST: Interest = Interest::Documents;
     // What changes a document takes longer than to take it in.
     const GATHERED_FOR: Duration = Duration::ZERO;
@@ -108,55 +132,42 @@ impl Source for Documents {
         &self.store
     }
 
-    async fn take_all(&self, index: &Search<Titled>) -> Result<(), Closed> {
+    async fn add_all(&self, to: &Adding<'_, Changed>) {
         let mut behind = EntityNumber::ZERO;
         loop {
             let page = insist(|| self.store.documents_behind(behind, PAGE)).await;
             let Some(last) = page.last() else {
-                return Ok(());
+                return;
             };
             behind = last.subject.number;
             for OwnedDocument { subject, tenant } in page {
-                let document = (tenant, subject.number);
-                self.hand_in(index, Position::ZERO, document).await?;
+                let number = subject.number;
+                to.add(tenant, Changed { tenant, number }).await;
             }
         }
     }
 
-    async fn take(&self, index: &Search<Titled>, happened: Happened) -> Result<(), Closed> {
-        let mut touched = HashMap::new();
-        for row in happened.rows {
-            match row {
-                FeedRow::Event(event) if event.kind.is_of_document() => {
-                    touched.insert(event.entity, event.tenant);
-                }
-                FeedRow::Event(_) | FeedRow::Endpoint { .. } | FeedRow::Renamed { .. } => {}
+    async fn add(&self, happened: FeedRow, to: &Adding<'_, Changed>) {
+        match happened {
+            FeedRow::Event(event) if event.kind.is_of_document() => {
+                let (tenant, number) = (event.tenant, event.entity);
+                to.add(tenant, Changed { tenant, number }).await;
             }
+            FeedRow::Event(_) | FeedRow::Endpoint { .. } | FeedRow::Renamed { .. } => {}
         }
-        for (number, tenant) in touched {
-            let document = (tenant, number);
-            self.hand_in(index, happened.behind, document).await?;
-        }
-        index.reached(happened.reached).await
+    }
+
+    /// The document as it is now, or that it is not to be found.
+    async fn changes(&self, Changed { tenant, number }: Changed) -> Vec<EntryChange> {
+        let entry = insist_if_readable(async || self.entry(tenant, number).await).await;
+        vec![match entry.flatten() {
+            Some(entry) => EntryChange::Put(Box::new(entry)),
+            None => EntryChange::Remove(number),
+        }]
     }
 }
 
 impl Documents {
-    /// Hands in a document as it is now, or that it is not to be found; everything up to the
-    /// position was handed in.
-    async fn hand_in(
-        &self,
-        index: &Search<Titled>,
-        position: Position,
-        (tenant, number): (Tenant, EntityNumber),
-    ) -> Result<(), Closed> {
-        let entry = insist_if_readable(async || self.entry(tenant, number).await).await;
-        match entry.flatten() {
-            Some(entry) => index.put(position, entry).await,
-            None => index.remove(position, number).await,
-        }
-    }
-
     /// What is to be found of a document.
     async fn entry(
         &self,

@@ -87,7 +87,7 @@ impl Finishing {
     pub(crate) async fn has_left_the_index(
         &mut self,
         conversations: &Conversations,
-        erasure: ErasureId,
+        (tenant, erasure): (Tenant, ErasureId),
     ) -> bool {
         let Some(index) = &conversations.finder else {
             return true;
@@ -95,7 +95,7 @@ impl Finishing {
         let since = match self.indexed.get(&erasure) {
             Some(since) => *since,
             None => {
-                let Ok(since) = index.erasing_due().await else {
+                let Ok(since) = index.erasing_due(tenant).await else {
                     return false;
                 };
                 self.indexed.insert(erasure, since);

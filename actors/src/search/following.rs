@@ -1,6 +1,6 @@
 //! The thread that keeps an index up with what happens. It may lag for a moment; whoever searches
-//! waits until the index knows everything that was acknowledged before. What is to be found of what
-//! happened is its source's business.
+//! waits until the index knows everything of its own account that was acknowledged before. What is to
+//! be found of what happened is its source's business.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::backlog::{Backlog, Pending};
 use super::layout::Layout;
 use super::{Closed, ErasingDue, Place, Search, SearchError};
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::store::{FeedRow, Later, ListFailure, ReadError, Store};
+use colloquy_model::caller::Tenant;
 use colloquy_model::position::Position;
 use colloquy_runtime::file_lock;
 use colloquy_runtime::threads::{BackgroundThread, RestartBackoff};
@@ -33,29 +35,43 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) trait Source: Send + Sync + 'static {
     /// How the index holds it.
     type Layout: Layout;
+    /// What waits to be taken in.
+    type Pending: Pending;
     /// What it listens to.
     const INTEREST: Interest;
-    /// For how long events gather before they are handed in together, unless somebody searches.
+    /// For how long events gather before they are read together, unless somebody searches.
     const GATHERED_FOR: Duration;
 
     /// The store of what is to be found.
     fn store(&self) -> &Arc<dyn Store>;
 
-    /// Hands in everything that there is.
-    async fn take_all(&self, index: &Search<Self::Layout>) -> Result<(), Closed>;
+    /// Adds everything that there is.
+    async fn add_all(&self, to: &Adding<'_, Self::Pending>);
 
-    /// Hands in what happened.
-    async fn take(&self, index: &Search<Self::Layout>, happened: Happened) -> Result<(), Closed>;
+    /// Adds what happened.
+    async fn add(&self, happened: FeedRow, to: &Adding<'_, Self::Pending>);
+
+    /// What of the index is to be changed for it, as it is now.
+    async fn changes(&self, pending: Self::Pending) -> Vec<<Self::Layout as Layout>::Change>;
 }
 
-/// What happened between two positions.
-pub(crate) struct Happened {
-    /// Everything up to here was handed in before.
-    pub(crate) behind: Position,
-    /// What happened, in its order.
-    pub(crate) rows: Vec<FeedRow>,
-    /// Everything up to here is in the rows.
-    pub(crate) reached: Position,
+/// Where a source adds what happened behind a position.
+pub(crate) struct Adding<'b, T: Pending> {
+    backlog: &'b Backlog<T>,
+    behind: Position,
+}
+
+impl<T: Pending> Adding<'_, T> {
+    /// Adds what belongs to this tenant. Waits while there is no room.
+    pub(crate) async fn add(&self, tenant: Tenant, pending: T) {
+        let account = tenant.account_number();
+        self.backlog.add(self.behind, account, pending).await;
+    }
+
+    /// Waits until what is added for this tenant keeps its text.
+    pub(crate) async fn room(&self, tenant: Tenant) {
+        self.backlog.room(tenant.account_number()).await;
+    }
 }
 
 /// An index, and the thread that fills it.
@@ -71,9 +87,33 @@ struct Shared<S: Source> {
     feed: Arc<Feed>,
     place: Place,
     /// Another one when this one turned out to be damaged.
-    index: Mutex<Arc<Search<S::Layout>>>,
+    open: Mutex<Open<S>>,
     /// The last position that somebody waits for.
     wanted: watch::Sender<Position>,
+}
+
+/// An index that is open, and what is not in it yet.
+struct Open<S: Source> {
+    index: Arc<Search<S::Layout>>,
+    backlog: Arc<Backlog<S::Pending>>,
+}
+
+impl<S: Source> Open<S> {
+    fn at(index: Search<S::Layout>, position: Position) -> Self {
+        Open {
+            index: Arc::new(index),
+            backlog: Arc::new(Backlog::behind(position)),
+        }
+    }
+}
+
+impl<S: Source> Clone for Open<S> {
+    fn clone(&self) -> Self {
+        Open {
+            index: Arc::clone(&self.index),
+            backlog: Arc::clone(&self.backlog),
+        }
+    }
 }
 
 impl<S: Source> Indexer<S> {
@@ -90,17 +130,12 @@ impl<S: Source> Indexer<S> {
             source,
             feed,
             place: place.clone(),
-            index: Mutex::new(Arc::new(index)),
+            open: Mutex::new(Open::at(index, position)),
             wanted: watch::channel(Position::ZERO).0,
         });
-        let (following, mut opened_at) = (Arc::clone(&shared), Some(position));
-        let thread = BackgroundThread::start(place.threads.follower, move || {
-            // After a panic the index knows best how far it has come.
-            let position = opened_at
-                .take()
-                .unwrap_or_else(|| following.index().position());
-            run(Arc::clone(&following), position)
-        });
+        let following = Arc::clone(&shared);
+        let thread =
+            BackgroundThread::start(place.threads.follower, move || run(Arc::clone(&following)));
         Ok(Indexer {
             shared,
             thread: Mutex::new(Some(thread.map_err(failed)?)),
@@ -108,25 +143,31 @@ impl<S: Source> Indexer<S> {
         })
     }
 
-    /// Searches when the index knows everything that was acknowledged before.
+    /// Searches in what is this tenant's when the index knows everything of its account that was
+    /// acknowledged before.
     ///
     /// # Errors
     /// The index is behind, or can't be read.
     pub(crate) async fn find<T>(
         &self,
+        tenant: Tenant,
         find: impl FnOnce(&Search<S::Layout>) -> Later<Result<T, ReadError>>,
     ) -> Result<T, ListFailure> {
-        let (index, _) = self.caught_up().await?;
+        let (index, _) = self.caught_up(tenant.account_number()).await?;
         Ok(tokio::time::timeout(SEARCH_MAX, find(&index))
             .await
             .map_err(|_| ListFailure::TooSlow)??)
     }
 
-    /// The index when it knows everything that was acknowledged before, up to this position.
-    async fn caught_up(&self) -> Result<(Arc<Search<S::Layout>>, Position), ListFailure> {
+    /// The index when it knows everything of an account that was acknowledged before, up to this
+    /// position.
+    async fn caught_up(
+        &self,
+        account: u32,
+    ) -> Result<(Arc<Search<S::Layout>>, Position), ListFailure> {
         let caught_up = self.shared.source.store().catch_up().await;
         caught_up.map_err(|_| ListFailure::Away)?;
-        let index = self.shared.index();
+        let Open { index, backlog } = self.shared.open();
         let wanted = self.shared.feed.last();
         self.shared.wanted.send_if_modified(|before| {
             let further = wanted > *before;
@@ -134,73 +175,79 @@ impl<S: Source> Indexer<S> {
             further
         });
         self.shared.feed.reach();
-        index
-            .wait_for(wanted, SEARCH_WAIT)
-            .await
-            .map_err(|_| ListFailure::Away)?;
-        Ok((index, wanted))
+        match backlog.wait_for(account, wanted, SEARCH_WAIT).await {
+            true => Ok((index, wanted)),
+            false => Err(ListFailure::Away),
+        }
     }
 
-    /// Waits until everything is taken out of the index that was erased before; gives from where on
-    /// its files hold nothing of that.
+    /// Waits until everything of an account is taken out of the index that was erased before; gives
+    /// from where on its files hold nothing of that.
     ///
     /// # Errors
     /// The index is behind.
-    pub(crate) async fn erasing_due(&self) -> Result<ErasingDue, ListFailure> {
-        let (index, reached) = self.caught_up().await?;
-        Ok(index.erasing_behind(reached))
+    pub(crate) async fn erasing_due(&self, tenant: Tenant) -> Result<ErasingDue, ListFailure> {
+        let account = tenant.account_number();
+        let (index, position) = self.caught_up(account).await?;
+        Ok(ErasingDue {
+            account,
+            position,
+            erasings: index.erasings(),
+        })
     }
 
     /// Whether its files hold nothing of that any more.
-    pub(crate) fn is_erased(&self, since: ErasingDue) -> bool {
-        self.shared.index().is_erased(since)
+    pub(crate) fn is_erased(&self, due: ErasingDue) -> bool {
+        let Open { index, backlog } = self.shared.open();
+        backlog.has(due.account, due.position) && index.is_erased_behind(due.erasings)
     }
 
     /// How many positions the index is behind.
     pub(crate) fn lag(&self) -> u64 {
-        let position = self.shared.index().position();
+        let position = self.shared.open().index.position();
         self.shared.feed.lag(S::INTEREST, position)
     }
 
     /// Ends the thread and closes the index. Blocks: not for an arbiter.
     pub(crate) fn close(&self) {
         self.thread.lock().take();
-        self.shared.index().close();
+        self.shared.open().index.close();
     }
 }
 
-async fn run<S: Source>(shared: Arc<Shared<S>>, mut position: Position) {
+async fn run<S: Source>(shared: Arc<Shared<S>>) {
     let mut restarts = RestartBackoff::of(shared.place.threads.writer);
     loop {
-        let follower = Follower {
-            index: shared.index(),
-            shared: &shared,
+        let follower = Follower::begin(&shared);
+        let ended = tokio::select! {
+            ended = follower.follow() => ended,
+            ended = follower.hand_in() => ended,
         };
-        if follower.follow(position).await.is_ok() {
+        if ended.is_ok() {
             return;
         }
         // Closed it is only when this thread has ended: it is damaged, or its writer has panicked.
         if !follower.index.damaged() {
             tokio::time::sleep(restarts.next_wait()).await;
         }
-        position = shared.open_again().await;
+        shared.open_again().await;
     }
 }
 
 impl<S: Source> Shared<S> {
-    fn index(&self) -> Arc<Search<S::Layout>> {
-        Arc::clone(&self.index.lock())
+    fn open(&self) -> Open<S> {
+        self.open.lock().clone()
     }
 
     /// Opens the index again, which begins anew where its file is not to be trusted, however often
     /// it takes.
-    async fn open_again(&self) -> Position {
-        self.index().close();
+    async fn open_again(&self) {
+        self.open().index.close();
         loop {
             match Search::open(&self.place, self.feed.last()) {
                 Ok((index, position)) => {
-                    *self.index.lock() = Arc::new(index);
-                    return position;
+                    *self.open.lock() = Open::at(index, position);
+                    return;
                 }
                 Err(error) => {
                     tracing::error!(%error, "the search index can't be opened again; trying again")
@@ -213,23 +260,40 @@ impl<S: Source> Shared<S> {
 
 struct Follower<'s, S: Source> {
     index: Arc<Search<S::Layout>>,
+    backlog: Arc<Backlog<S::Pending>>,
     shared: &'s Shared<S>,
+    /// Everything up to here is in the index.
+    position: Position,
 }
 
-impl<S: Source> Follower<'_, S> {
-    /// Hands in what happens behind this position, until the feed is closed.
-    async fn follow(&self, mut position: Position) -> Result<(), Closed> {
+impl<'s, S: Source> Follower<'s, S> {
+    /// What waited for an earlier life is read again: the index knows best how far it has come.
+    fn begin(shared: &'s Shared<S>) -> Self {
+        let mut open = shared.open.lock();
+        let position = open.index.position();
+        open.backlog = Arc::new(Backlog::behind(position));
+        Follower {
+            index: Arc::clone(&open.index),
+            backlog: Arc::clone(&open.backlog),
+            shared,
+            position,
+        }
+    }
+
+    /// Adds what happens to the backlog, until the feed is closed.
+    async fn follow(&self) -> Result<(), Closed> {
+        let mut position = self.position;
         let mut wanted = self.shared.wanted.subscribe();
         loop {
             let mut heard = self.shared.feed.subscribe(S::INTEREST, QUEUE);
             if position == Position::ZERO {
                 // Retention may have taken events of what is still there.
-                self.shared.source.take_all(&self.index).await?;
+                self.shared.source.add_all(&self.adding(position)).await;
             } else {
-                self.catch_up(position, heard.joined).await?;
+                self.catch_up(position, heard.joined).await;
             }
             position = heard.joined.max(position);
-            self.index.reached(position).await?;
+            self.backlog.all_added(position);
             loop {
                 let first = match heard.next().await {
                     Ok(first) => first,
@@ -241,12 +305,11 @@ impl<S: Source> Follower<'_, S> {
                     let searched = wanted.wait_for(|wanted| *wanted > position);
                     let _ = tokio::time::timeout(S::GATHERED_FOR, searched).await;
                 }
-                // What has gathered is handed in at once: of what changes all the time only the
-                // last state.
                 let rest = std::iter::from_fn(|| heard.waiting()).take(QUEUE);
                 let happened = gathered(position, std::iter::once(first).chain(rest));
+                self.add(position, happened.rows).await;
                 position = happened.reached;
-                self.shared.source.take(&self.index, happened).await?;
+                self.backlog.all_added(position);
                 if self.index.damaged() {
                     return Err(Closed);
                 }
@@ -254,28 +317,65 @@ impl<S: Source> Follower<'_, S> {
         }
     }
 
-    /// Hands in what happened between these positions.
-    async fn catch_up(&self, mut position: Position, until: Position) -> Result<(), Closed> {
+    /// Adds what happened between these positions.
+    async fn catch_up(&self, mut position: Position, until: Position) {
         while position < until {
             let rows = insist(|| self.shared.source.store().happened_behind(position, PAGE)).await;
             let full = rows.len() == usize::try_from(PAGE).unwrap_or(usize::MAX);
             let last = rows.last().map_or(position, FeedRow::position);
-            let happened = Happened {
-                behind: position,
-                rows,
-                reached: if full { last } else { until },
-            };
-            position = happened.reached;
-            self.shared.source.take(&self.index, happened).await?;
+            self.add(position, rows).await;
+            position = if full { last } else { until };
+            self.backlog.all_added(position);
         }
-        Ok(())
     }
+
+    async fn add(&self, behind: Position, happened: Vec<FeedRow>) {
+        let adding = self.adding(behind);
+        for row in happened {
+            self.shared.source.add(row, &adding).await;
+        }
+    }
+
+    fn adding(&self, behind: Position) -> Adding<'_, S::Pending> {
+        Adding {
+            backlog: &self.backlog,
+            behind,
+        }
+    }
+
+    /// Hands in what waits, in turns of accounts. Ends with the index only.
+    async fn hand_in(&self) -> Result<(), Closed> {
+        loop {
+            let turn = self.backlog.next().await;
+            let count = turn.items.len();
+            let mut changes = Vec::with_capacity(count);
+            for item in turn.items {
+                changes.extend(self.shared.source.changes(item).await);
+            }
+            let written = turn.account.map(|account| {
+                let backlog = Arc::clone(&self.backlog);
+                let written = move || backlog.taken_in(account, count);
+                Box::new(written) as Box<dyn FnOnce() + Send>
+            });
+            self.index.hand_in(turn.position, changes, written).await?;
+            if self.index.damaged() {
+                return Err(Closed);
+            }
+        }
+    }
+}
+
+/// What happened behind a position.
+struct Happened {
+    /// In its order.
+    rows: Vec<FeedRow>,
+    /// Everything up to here is in the rows.
+    reached: Position,
 }
 
 /// What came through a subscription, as the store would have told it.
 fn gathered(behind: Position, items: impl Iterator<Item = Item>) -> Happened {
     let mut happened = Happened {
-        behind,
         rows: Vec::new(),
         reached: behind,
     };

@@ -66,7 +66,8 @@ impl Desk {
 
     async fn take(&mut self, changes: Vec<GroupChange>) {
         self.position = self.position.next();
-        self.search.hand_in(self.position, changes).await.unwrap();
+        let handed_in = self.search.hand_in(self.position, changes, None);
+        handed_in.await.unwrap();
     }
 
     async fn find(&self, query: &str, filter: GroupFilter) -> Found {

@@ -6,28 +6,30 @@
 //! - `index.rs`: the file; `layout.rs`: what its tables have to offer; `titled.rs`: texts that have a
 //!   title, each found by itself; `grouped.rs`: texts in groups, found as groups.
 //! - `separators.rs`: what of a word would stay when it is taken out.
-//! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened.
+//! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened;
+//!   `backlog.rs`: what waits in between.
 //! - here: the handle.
 //!
 //! # Promises
 //!
-//! - Whoever follows the feed hands in what happened in its order, each position once. The position
-//!   up to which the index knows everything stands in the file in the same transaction as the
-//!   words: a crash, of the machine too, means that some of it is handed in again, which changes
-//!   nothing.
-//! - [`Search::wait_for`] a position, and every later [`Search::find`] knows what was handed in up
-//!   to it.
+//! - Accounts take turns with what happened, each in its order. The position up to which the index
+//!   knows everything of all of them stands in the file in the same transaction as the words: a crash,
+//!   of the machine too, means that some of it is handed in again, which changes nothing.
+//! - [`Indexer::find`] knows everything of its own account that was acknowledged before, and waits for
+//!   that alone: one account that changes more than the index keeps up with delays no other's searches.
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts, keys of
 //!   trees, copies between the cells of pages, and the log.
 //! - A file that is missing, damaged, of another version, ahead of the store or further behind than
 //!   the store can tell is begun anew from position 0.
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
 //!   whose asker has left; what finds no room in the queue, or waits in it for too long, is
-//!   refused. Memory: 32 MiB of texts in the queue at most, then [`Search::hand_in`] waits. What is in
-//!   the queue holds nothing that anybody else waits for.
+//!   refused. Memory: 32 MiB of texts that wait, then what happens waits without its text, which is read
+//!   when its turn comes; a million changes, then nothing further is read of the feed; 1 MiB of texts
+//!   in the writer's queue. What is in there holds nothing that anybody else waits for.
 //! - While the disk is full, searches are behind and everything else goes on; when there is room
 //!   again, it catches up.
 
+mod backlog;
 mod following;
 mod found;
 mod grouped;
@@ -54,14 +56,15 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use self::following::{Happened, Indexer, Source, insist, insist_if_readable};
+pub(crate) use self::backlog::{Pending, TURN_BYTES};
+pub(crate) use self::following::{Adding, Indexer, Source, insist, insist_if_readable};
 pub use self::found::{Found, Hit, Window};
 pub use self::grouped::{FACETS, Group, GroupChange, GroupFilter, Grouped, Label};
 pub use self::layout::Layout;
 pub use self::titled::{Entry, EntryChange, Titled};
 
 use self::index::{Followed, Opened};
-use self::writer::{Pace, Shared, Work, Writer};
+use self::writer::{Pace, Shared, Work, Writer, Written};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
@@ -71,8 +74,9 @@ use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::file_lock;
 use colloquy_runtime::threads;
 
-/// Room in the queue, in KiB of text; nothing takes less than one.
-const QUEUE_KIB: u32 = 32 * 1_024;
+/// Room in the queue, in KiB of text; nothing takes less than one. Whoever's turn comes next waits for
+/// what is in it.
+const QUEUE_KIB: u32 = 1_024;
 
 /// Why the search index could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +134,7 @@ pub struct ThreadNames {
 /// taken out before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ErasingDue {
+    account: u32,
     position: Position,
     erasings: u64,
 }
@@ -230,15 +235,20 @@ impl<L: Layout> Search<L> {
     /// # Errors
     /// [`Closed`].
     pub async fn reached(&self, position: Position) -> Result<(), Closed> {
-        self.hand_in(position, Vec::new()).await
+        self.hand_in(position, Vec::new(), None).await
     }
 
     /// Makes these changes, in their order; with them everything up to the position has been handed
-    /// in. Waits while the queue is full.
+    /// in. Waits while the queue is full. `written` is called once searches know them.
     ///
     /// # Errors
     /// [`Closed`].
-    pub async fn hand_in(&self, position: Position, changes: Vec<L::Change>) -> Result<(), Closed> {
+    pub async fn hand_in(
+        &self,
+        position: Position,
+        changes: Vec<L::Change>,
+        written: Option<Written>,
+    ) -> Result<(), Closed> {
         let bytes: usize = changes.iter().map(L::bytes).sum();
         let kib = u32::try_from(bytes / 1_024 + 1)
             .unwrap_or(u32::MAX)
@@ -253,6 +263,7 @@ impl<L: Layout> Search<L> {
                     position,
                     changes,
                     room,
+                    written,
                 })
                 .map_err(|_| Closed),
             None => Err(Closed),
@@ -265,20 +276,15 @@ impl<L: Layout> Search<L> {
         *self.reached.borrow()
     }
 
-    /// From where on nothing is left in the files of what was taken out up to this position, which is
-    /// reached.
-    fn erasing_behind(&self, position: Position) -> ErasingDue {
-        ErasingDue {
-            position,
-            erasings: self.shared.erasings.load(Ordering::Acquire),
-        }
+    /// How often erasing has begun: with the next one, the files lose what was taken out before.
+    fn erasings(&self) -> u64 {
+        self.shared.erasings.load(Ordering::Acquire)
     }
 
     /// Whether an erasing that began later has ended, or nothing is to be erased.
-    fn is_erased(&self, due: ErasingDue) -> bool {
-        let later = self.shared.erased.load(Ordering::Acquire) > due.erasings;
-        let is_clean = !self.shared.holds_erased.load(Ordering::Acquire);
-        self.position() >= due.position && (later || is_clean)
+    fn is_erased_behind(&self, erasings: u64) -> bool {
+        let later = self.shared.erased.load(Ordering::Acquire) > erasings;
+        later || !self.shared.holds_erased.load(Ordering::Acquire)
     }
 
     /// Waits until searches know everything up to this position.
@@ -370,7 +376,7 @@ impl Search<Titled> {
     /// [`Closed`].
     pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
         let change = EntryChange::Put(Box::new(entry));
-        self.hand_in(position, vec![change]).await
+        self.hand_in(position, vec![change], None).await
     }
 
     /// Takes a text out, if there is one.
@@ -378,7 +384,7 @@ impl Search<Titled> {
     /// # Errors
     /// [`Closed`].
     pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
-        self.hand_in(position, vec![EntryChange::Remove(number)])
+        self.hand_in(position, vec![EntryChange::Remove(number)], None)
             .await
     }
 

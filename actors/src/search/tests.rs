@@ -508,8 +508,7 @@ async fn what_was_taken_out_before_a_crash_counts_as_erased_once_all_pages_are_s
         erase_after: Duration::from_secs(3_600),
         ..fast()
     };
-    let is_erased =
-        |search: &Search<Titled>| search.is_erased(search.erasing_behind(search.position()));
+    let is_erased = |search: &Search<Titled>| search.is_erased_behind(search.erasings());
     let mut desk = Desk::at(seldom);
     desk.put(1, "word", "").await;
     assert_eq!(desk.found("word").await, [1]);

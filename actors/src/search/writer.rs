@@ -61,7 +61,12 @@ pub(super) struct Work<L: Layout> {
     pub(super) changes: Vec<L::Change>,
     /// The room that it takes in the queue, until it is done.
     pub(super) room: OwnedSemaphorePermit,
+    /// Called once searches know it.
+    pub(super) written: Option<Written>,
 }
+
+/// Is called once searches know what was handed in.
+pub(super) type Written = Box<dyn FnOnce() + Send>;
 
 /// What the writer shares with those who ask.
 pub(super) struct Shared {
@@ -118,6 +123,7 @@ struct Batch<L: Layout> {
     bytes: usize,
     position: Position,
     rooms: Vec<OwnedSemaphorePermit>,
+    written: Vec<Written>,
 }
 
 impl<L: Layout> Batch<L> {
@@ -128,12 +134,14 @@ impl<L: Layout> Batch<L> {
             bytes: 0,
             position,
             rooms: Vec::new(),
+            written: Vec::new(),
         }
     }
 
     fn add(&mut self, work: Work<L>) {
         self.position = self.position.max(work.position);
         self.rooms.push(work.room);
+        self.written.extend(work.written);
         for change in work.changes {
             self.bytes += L::bytes(&change);
             let place = L::subject(&change)
@@ -165,7 +173,7 @@ impl<L: Layout> Writer<L> {
                     let mut batch = Batch::up_to(first.position);
                     batch.add(first);
                     self.gather(&mut batch);
-                    if !self.take_in(&batch) {
+                    if !self.take_in(&mut batch) {
                         break;
                     }
                     self.merge_behind(&batch);
@@ -200,7 +208,7 @@ impl<L: Layout> Writer<L> {
     }
 
     /// Writes a batch, however often it takes. False where there is no sense in going on.
-    fn take_in(&mut self, batch: &Batch<L>) -> bool {
+    fn take_in(&mut self, batch: &mut Batch<L>) -> bool {
         let mut failed = 0;
         // Positions that bring no text need not be written each time: after a crash they are only
         // passed once more.
@@ -225,6 +233,7 @@ impl<L: Layout> Writer<L> {
             *reached = batch.position.max(*reached);
             further
         });
+        batch.written.drain(..).for_each(|written| written());
         true
     }
 

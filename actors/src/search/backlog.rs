@@ -1,0 +1,422 @@
+//! What has happened and is not in the index yet, in turns of accounts: whoever changes more than the index
+//! can keep up with delays what is found of its own, and nobody else's.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque, btree_map, hash_map};
+use std::hash::Hash;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use colloquy_model::position::Position;
+
+/// Bytes of text that an account takes in with one turn, or a little more.
+pub(crate) const TURN_BYTES: usize = 64 << 10;
+/// Bytes of text that wait for an account, and for all of them together; beyond, items wait without theirs.
+const BYTES_EACH: usize = 1 << 20;
+const BYTES_ALL: usize = 32 << 20;
+/// How many items wait; beyond, whoever adds further ones waits.
+const ITEMS_MAX: usize = 1 << 20;
+
+/// Something that happened, for the index.
+pub(crate) trait Pending: Send + 'static {
+    /// What it is about, where one that waits already stands for later ones, too.
+    type Subject: Eq + Hash + Send;
+
+    /// What it is about; none where each is to be taken in.
+    fn subject(&self) -> Option<Self::Subject>;
+
+    /// Bytes of text that it holds.
+    fn bytes(&self) -> usize;
+
+    /// Bytes of text that its turn is to count for.
+    fn turn_bytes(&self) -> usize;
+
+    /// Lets go of its text, which is read from the store when its turn comes.
+    fn forget_text(&mut self);
+}
+
+/// The items of all accounts.
+pub(super) struct Backlog<T: Pending> {
+    lanes: Mutex<Lanes<T>>,
+    /// Tells of everything that somebody may wait for.
+    changed: watch::Sender<()>,
+}
+
+/// What is to be handed in next.
+#[derive(Debug)]
+pub(super) struct Turn<T> {
+    /// Items of one account; none where only the position has moved.
+    pub(super) items: Vec<T>,
+    /// With the items, everything up to here is handed in.
+    pub(super) position: Position,
+    /// Whose items.
+    pub(super) account: Option<u32>,
+}
+
+struct Lanes<T: Pending> {
+    by_account: HashMap<u32, Lane<T>>,
+    /// The accounts that have items which wait, each once; the first one has the next turn.
+    turns: VecDeque<u32>,
+    /// How many of the items that wait happened behind each position.
+    behind: BTreeMap<Position, usize>,
+    /// Everything up to here was added.
+    added: Position,
+    /// Up to here it was told that everything is handed in.
+    handed_in: Position,
+    items: usize,
+    bytes: usize,
+}
+
+struct Lane<T: Pending> {
+    waiting: VecDeque<(Position, T)>,
+    subjects: HashSet<T::Subject>,
+    bytes: usize,
+    /// Behind which position each happened that is not in the index, those that wait with them.
+    missing: VecDeque<Position>,
+}
+
+impl<T: Pending> Default for Lane<T> {
+    fn default() -> Self {
+        Lane {
+            waiting: VecDeque::new(),
+            subjects: HashSet::new(),
+            bytes: 0,
+            missing: VecDeque::new(),
+        }
+    }
+}
+
+impl<T: Pending> Backlog<T> {
+    /// Of an index that knows everything up to this position.
+    pub(super) fn behind(position: Position) -> Self {
+        Backlog {
+            lanes: Mutex::new(Lanes {
+                by_account: HashMap::new(),
+                turns: VecDeque::new(),
+                behind: BTreeMap::new(),
+                added: position,
+                handed_in: position,
+                items: 0,
+                bytes: 0,
+            }),
+            changed: watch::channel(()).0,
+        }
+    }
+
+    /// Adds what happened behind this position, in its order. Waits while there is no room.
+    pub(super) async fn add(&self, behind: Position, account: u32, item: T) {
+        self.until(|lanes| lanes.items < ITEMS_MAX).await;
+        self.lanes.lock().add(behind, account, item);
+        self.changed.send_replace(());
+    }
+
+    /// Waits until no further text of an account is let go of.
+    pub(super) async fn room(&self, account: u32) {
+        self.until(|lanes| {
+            let lane = lanes.by_account.get(&account);
+            lanes.bytes < BYTES_ALL && lane.is_none_or(|lane| lane.bytes < BYTES_EACH)
+        })
+        .await;
+    }
+
+    /// Everything up to this position was added.
+    pub(super) fn all_added(&self, up_to: Position) {
+        let mut lanes = self.lanes.lock();
+        lanes.added = lanes.added.max(up_to);
+        drop(lanes);
+        self.changed.send_replace(());
+    }
+
+    /// What comes next. Waits while there is nothing.
+    pub(super) async fn next(&self) -> Turn<T> {
+        let mut turn = None;
+        self.until(|lanes| {
+            turn = turn.take().or_else(|| lanes.next());
+            turn.is_some()
+        })
+        .await;
+        // Behind the wait there is one; an empty one changes nothing.
+        turn.unwrap_or(Turn {
+            items: Vec::new(),
+            position: Position::ZERO,
+            account: None,
+        })
+    }
+
+    /// So many items of an account are in the index.
+    pub(super) fn taken_in(&self, account: u32, items: usize) {
+        let mut lanes = self.lanes.lock();
+        if let hash_map::Entry::Occupied(mut lane) = lanes.by_account.entry(account) {
+            let missing = &mut lane.get_mut().missing;
+            missing.drain(..items.min(missing.len()));
+            if missing.is_empty() {
+                lane.remove();
+            }
+        }
+        drop(lanes);
+        self.changed.send_replace(());
+    }
+
+    /// Whether the index knows everything of an account up to this position.
+    pub(super) fn has(&self, account: u32, position: Position) -> bool {
+        self.lanes.lock().has(account, position)
+    }
+
+    /// Waits until it does; false when the time is over.
+    pub(super) async fn wait_for(
+        &self,
+        account: u32,
+        position: Position,
+        timeout: Duration,
+    ) -> bool {
+        let there = self.until(|lanes| lanes.has(account, position));
+        tokio::time::timeout(timeout, there).await.is_ok()
+    }
+
+    async fn until(&self, mut is_so: impl FnMut(&mut Lanes<T>) -> bool) {
+        let mut changed = self.changed.subscribe();
+        // The sender lives as long as this.
+        let _ = changed.wait_for(|()| is_so(&mut self.lanes.lock())).await;
+    }
+}
+
+impl<T: Pending> Lanes<T> {
+    fn add(&mut self, behind: Position, account: u32, mut item: T) {
+        let lane = self.by_account.entry(account).or_default();
+        if let Some(subject) = item.subject()
+            && !lane.subjects.insert(subject)
+        {
+            return;
+        }
+        if lane.bytes >= BYTES_EACH || self.bytes >= BYTES_ALL {
+            item.forget_text();
+        }
+        lane.bytes += item.bytes();
+        self.bytes += item.bytes();
+        self.items += 1;
+        *self.behind.entry(behind).or_default() += 1;
+        if lane.waiting.is_empty() {
+            self.turns.push_back(account);
+        }
+        lane.waiting.push_back((behind, item));
+        lane.missing.push_back(behind);
+    }
+
+    fn next(&mut self) -> Option<Turn<T>> {
+        let account = self.turns.pop_front();
+        let mut items = Vec::new();
+        if let Some(account) = account {
+            items = self.take(account);
+        }
+        let first_left = self.behind.first_key_value();
+        let position = first_left.map_or(self.added, |(behind, _)| *behind);
+        let further = position > self.handed_in;
+        self.handed_in = position.max(self.handed_in);
+        (further || !items.is_empty()).then_some(Turn {
+            items,
+            position,
+            account,
+        })
+    }
+
+    /// The next items of an account, as many as fit into a turn.
+    fn take(&mut self, account: u32) -> Vec<T> {
+        let mut items = Vec::new();
+        let Some(lane) = self.by_account.get_mut(&account) else {
+            return items;
+        };
+        let mut bytes = 0;
+        while bytes < TURN_BYTES
+            && let Some((behind, item)) = lane.waiting.pop_front()
+        {
+            bytes += item.turn_bytes();
+            lane.bytes -= item.bytes();
+            self.bytes -= item.bytes();
+            self.items -= 1;
+            if let Some(subject) = item.subject() {
+                lane.subjects.remove(&subject);
+            }
+            if let btree_map::Entry::Occupied(mut count) = self.behind.entry(behind) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+            items.push(item);
+        }
+        if !lane.waiting.is_empty() {
+            self.turns.push_back(account);
+        }
+        items
+    }
+
+    fn has(&self, account: u32, position: Position) -> bool {
+        let lane = self.by_account.get(&account);
+        let first = lane.and_then(|lane| lane.missing.front());
+        self.added >= position && first.is_none_or(|behind| *behind >= position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A numbered item with some text.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct Text {
+        number: usize,
+        subject: Option<usize>,
+        bytes: usize,
+    }
+
+    impl Pending for Text {
+        type Subject = usize;
+
+        fn subject(&self) -> Option<usize> {
+            self.subject
+        }
+
+        fn bytes(&self) -> usize {
+            self.bytes
+        }
+
+        fn turn_bytes(&self) -> usize {
+            self.bytes.max(TURN_BYTES / 4)
+        }
+
+        fn forget_text(&mut self) {
+            self.bytes = 0;
+        }
+    }
+
+    fn text(number: usize) -> Text {
+        Text {
+            number,
+            subject: None,
+            bytes: 0,
+        }
+    }
+
+    fn add(backlog: &Backlog<Text>, position: i64, account: u32, item: Text) {
+        let behind = Position(position - 1);
+        backlog.add(behind, account, item).now_or_never().unwrap();
+        backlog.all_added(Position(position));
+    }
+
+    fn next(backlog: &Backlog<Text>) -> Option<Turn<Text>> {
+        backlog.next().now_or_never()
+    }
+
+    #[test]
+    fn an_account_waits_for_one_turn_of_each_other_one() {
+        let backlog = Backlog::behind(Position(0));
+        for position in 1..=100 {
+            add(&backlog, position, 1, text(0));
+        }
+        add(&backlog, 101, 2, text(1));
+        assert!(!backlog.has(2, Position(101)) && backlog.has(3, Position(101)));
+        let (first, second) = (next(&backlog).unwrap(), next(&backlog).unwrap());
+        assert_eq!((first.account, first.items.len()), (Some(1), 4));
+        assert_eq!((second.account, second.items), (Some(2), vec![text(1)]));
+        // The fifth of the other one is the first that was not handed in.
+        assert_eq!([first.position, second.position], [Position(4); 2]);
+        assert!(!backlog.has(2, Position(101)), "handed in, not taken in");
+        backlog.taken_in(2, 1);
+        assert!(backlog.has(2, Position(101)) && !backlog.has(1, Position(1)));
+        assert!(!backlog.has(2, Position(102)), "nothing is known of that");
+    }
+
+    #[test]
+    fn one_that_waits_stands_for_later_ones_about_the_same() {
+        let backlog = Backlog::behind(Position(0));
+        let about = |number| Text {
+            subject: Some(7),
+            ..text(number)
+        };
+        add(&backlog, 1, 1, about(0));
+        add(&backlog, 2, 1, about(1));
+        assert_eq!(next(&backlog).unwrap().items, [about(0)]);
+        // It may have been read before this happened.
+        add(&backlog, 3, 1, about(2));
+        let turn = next(&backlog).unwrap();
+        assert_eq!((turn.items, turn.position), (vec![about(2)], Position(3)));
+        assert!(next(&backlog).is_none());
+        backlog.all_added(Position(9));
+        let turn = next(&backlog).unwrap();
+        assert_eq!((turn.items, turn.position), (vec![], Position(9)));
+    }
+
+    #[test]
+    fn texts_beyond_an_accounts_share_are_let_go_of() {
+        let backlog = Backlog::behind(Position(0));
+        let long = |number| Text {
+            bytes: BYTES_EACH,
+            ..text(number)
+        };
+        add(&backlog, 1, 1, long(0));
+        assert!(backlog.room(1).now_or_never().is_none());
+        assert!(backlog.room(2).now_or_never().is_some());
+        add(&backlog, 2, 1, long(1));
+        add(&backlog, 3, 2, long(2));
+        let items = std::iter::from_fn(|| next(&backlog)).flat_map(|turn| turn.items);
+        assert_eq!(items.collect::<Vec<_>>(), [long(0), long(2), text(1)]);
+        assert!(backlog.room(1).now_or_never().is_some());
+    }
+
+    proptest! {
+        /// Whatever is added, handed in and taken in: each item is handed in once, those of an account in
+        /// their order; no position is told before everything up to it is handed in; and an account is
+        /// known up to a position exactly when nothing of it is missing that happened before.
+        #[test]
+        fn nothing_is_passed_over(steps in proptest::collection::vec((0_u32..4, 0_u8..4), 1..200)) {
+            let backlog = Backlog::behind(Position(0));
+            // Of each item whose it is, and whether it is handed in and taken in.
+            let mut items: Vec<(u32, bool, bool)> = Vec::new();
+            let mut in_flight: VecDeque<(u32, Vec<usize>)> = VecDeque::new();
+            let mut told = Position(0);
+            for (account, step) in steps {
+                match step {
+                    0 | 1 => {
+                        add(&backlog, i64::try_from(items.len()).unwrap() + 1, account, text(items.len()));
+                        items.push((account, false, false));
+                    }
+                    2 => if let Some(turn) = next(&backlog) {
+                        for item in &turn.items {
+                            let (of, handed_in, _) = items.get_mut(item.number).unwrap();
+                            prop_assert!(!*handed_in && turn.account == Some(*of));
+                            *handed_in = true;
+                            let number = item.number;
+                            let earlier = items.iter().take(number).filter(|(of, ..)| Some(*of) == turn.account);
+                            prop_assert!(earlier.clone().all(|(_, handed_in, _)| *handed_in));
+                        }
+                        let up_to = usize::try_from(turn.position.0).unwrap();
+                        prop_assert!(items.iter().take(up_to).all(|(_, handed_in, _)| *handed_in));
+                        prop_assert!(turn.position >= told);
+                        told = turn.position;
+                        let numbers = turn.items.iter().map(|item| item.number).collect();
+                        in_flight.extend(turn.account.map(|account| (account, numbers)));
+                    },
+                    _ => if let Some((account, numbers)) = in_flight.pop_front() {
+                        backlog.taken_in(account, numbers.len());
+                        for number in numbers {
+                            items.get_mut(number).unwrap().2 = true;
+                        }
+                    },
+                }
+                for account in 0..4 {
+                    for position in 0..=items.len() {
+                        let mut before = items.iter().take(position);
+                        let wanted = before.all(|(of, _, taken_in)| *of != account || *taken_in);
+                        let position = Position(i64::try_from(position).unwrap());
+                        prop_assert_eq!(backlog.has(account, position), wanted);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::tests::reached;
 use super::*;
 use colloquy_model::caller::Mode;
+use colloquy_model::entity_number::EntityNumber;
 
 const SOON: Duration = Duration::from_secs(20);
 const WORDS: [&str; 5] = ["ant", "bee", "cat", "dog", "bees"];
@@ -71,7 +73,7 @@ impl Desk {
     }
 
     async fn find(&self, query: &str, filter: GroupFilter) -> Found {
-        self.search.wait_for(self.position, SOON).await.unwrap();
+        reached(&self.search, self.position).await;
         let all = Window {
             limit: 1_000,
             offset: 0,

@@ -14,6 +14,7 @@ from hostile import Hostile
 from load import Ids
 from nodes import Nodes
 from outside import Outside
+from searches import Searches
 from servers import ROOT, Colloquy, bare
 from table import ROUNDS, Scenario, Table
 from texts import Texts
@@ -63,6 +64,7 @@ class Bench:
                      Erasing(self.folder, self.quick, self.note),
                      Thumbnails(self.folder, self.quick, self.note),
                      Uploads(self.folder, self.quick, self.note),
+                     Searches(self.folder, self.note),
                      Nodes(self.folder, self.bare, self.note),
                      Hostile(self.note)]
             for part in parts:

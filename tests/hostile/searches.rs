@@ -5,7 +5,6 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::Neighbour;
-use crate::support::documents::DOCUMENTS;
 use crate::support::{Client, Dice, Server};
 
 /// Searches of the other account.
@@ -38,32 +37,6 @@ async fn finds_its_own(
         behind > SEARCHES / 2,
         "the index was behind at {behind} of {SEARCHES} searches only"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documents_are_found_beside_those_of_an_account_that_the_index_is_behind_with() {
-    let server = Server::start();
-    // It has the machine to itself.
-    let _turn = Neighbour::of(&server).await;
-    let (account, other) = (server.account().await.test(), server.account().await.test());
-    let attack = async {
-        for seed in 0.. {
-            let content = Dice::new(seed).noise(7_000_000);
-            let words = json!({"title": "Words", "content": content});
-            account.post(DOCUMENTS, words).await.expect(201);
-        }
-    };
-    let write = async |word: String| {
-        let small = json!({"title": word, "content": "small"});
-        other.post(DOCUMENTS, small).await.expect(201);
-    };
-    finds_its_own(
-        &server,
-        (&other, DOCUMENTS, "search_positions_behind"),
-        write,
-        attack,
-    )
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -160,13 +160,10 @@ impl Source for Documents {
     /// The document as it is now, or that it is not to be found.
     async fn changes(&self, Changed { tenant, number }: Changed) -> Vec<EntryChange> {
         let entry = insist_if_readable(async || self.entry(tenant, number).await).await;
-        match entry.flatten() {
-            Some(entry) => {
-                let _pin = offload::pin_if_long(entry.content.len());
-                EntryChange::put(&entry)
-            }
-            None => vec![EntryChange::Remove(number)],
-        }
+        vec![match entry.flatten() {
+            Some(entry) => EntryChange::Put(Box::new(entry)),
+            None => EntryChange::Remove(number),
+        }]
     }
 }
 

@@ -45,20 +45,20 @@ pub(super) struct Backlog<T: Pending> {
 
 /// What is to be handed in next.
 #[derive(Debug)]
-pub(super) enum Turn<T> {
-    /// The next items of an account, which happened behind this position; one at least.
-    Items(u32, Position, Vec<T>),
-    /// What is left of the items of an account's last turn.
-    Rest(u32),
-    /// Nothing: only [`Backlog::handed_in`] has moved.
-    Nothing,
+pub(super) struct Turn<T> {
+    /// Items of one account; none where only the position has moved.
+    pub(super) items: Vec<T>,
+    /// With the items, everything up to here is handed in.
+    pub(super) position: Position,
+    /// Whose items.
+    pub(super) account: Option<u32>,
 }
 
 struct Lanes<T: Pending> {
     by_account: HashMap<u32, Lane<T>>,
-    /// The accounts of which something is to be handed in, each once; the first one has the next turn.
+    /// The accounts that have items which wait, each once; the first one has the next turn.
     turns: VecDeque<u32>,
-    /// How many of the items that are not handed in happened behind each position.
+    /// How many of the items that wait happened behind each position.
     behind: BTreeMap<Position, usize>,
     /// Everything up to here was added.
     added: Position,
@@ -72,8 +72,6 @@ struct Lane<T: Pending> {
     waiting: VecDeque<(Position, T)>,
     subjects: HashSet<T::Subject>,
     bytes: usize,
-    /// Behind which position the items happened that are handed in with further turns.
-    rest: Option<Position>,
     /// Behind which position each happened that is not in the index, those that wait with them.
     missing: VecDeque<Position>,
 }
@@ -84,7 +82,6 @@ impl<T: Pending> Default for Lane<T> {
             waiting: VecDeque::new(),
             subjects: HashSet::new(),
             bytes: 0,
-            rest: None,
             missing: VecDeque::new(),
         }
     }
@@ -131,34 +128,20 @@ impl<T: Pending> Backlog<T> {
         self.changed.send_replace(());
     }
 
-    /// What comes next, or what is left of something: no further items are to be begun. Waits while there
-    /// is nothing.
-    pub(super) async fn next(&self, only_rests: bool) -> Turn<T> {
+    /// What comes next. Waits while there is nothing.
+    pub(super) async fn next(&self) -> Turn<T> {
         let mut turn = None;
         self.until(|lanes| {
-            turn = turn.take().or_else(|| lanes.next(only_rests));
+            turn = turn.take().or_else(|| lanes.next());
             turn.is_some()
         })
         .await;
-        turn.unwrap_or(Turn::Nothing)
-    }
-
-    /// Some of what an account's turn brought is left for a further one: it happened behind this position.
-    pub(super) fn leave_rest(&self, account: u32, behind: Position) {
-        let mut lanes = self.lanes.lock();
-        let lane = lanes.by_account.entry(account).or_default();
-        lane.rest = Some(behind);
-        if lane.waiting.is_empty() {
-            lanes.turns.push_back(account);
-        }
-        lanes.count(behind);
-    }
-
-    /// Everything up to this position is handed in.
-    pub(super) fn handed_in(&self) -> Position {
-        let mut lanes = self.lanes.lock();
-        lanes.handed_in = lanes.reached();
-        lanes.handed_in
+        // Behind the wait there is one; an empty one changes nothing.
+        turn.unwrap_or(Turn {
+            items: Vec::new(),
+            position: Position::ZERO,
+            account: None,
+        })
     }
 
     /// So many items of an account are in the index.
@@ -212,64 +195,38 @@ impl<T: Pending> Lanes<T> {
         lane.bytes += item.bytes();
         self.bytes += item.bytes();
         self.items += 1;
-        if lane.waiting.is_empty() && lane.rest.is_none() {
+        *self.behind.entry(behind).or_default() += 1;
+        if lane.waiting.is_empty() {
             self.turns.push_back(account);
         }
         lane.waiting.push_back((behind, item));
         lane.missing.push_back(behind);
-        self.count(behind);
     }
 
-    fn count(&mut self, behind: Position) {
-        *self.behind.entry(behind).or_default() += 1;
-    }
-
-    fn discount(&mut self, behind: Position) {
-        if let btree_map::Entry::Occupied(mut count) = self.behind.entry(behind) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
-
-    /// Up to where nothing waits.
-    fn reached(&self) -> Position {
-        let first_left = self.behind.first_key_value();
-        first_left.map_or(self.added, |(behind, _)| *behind)
-    }
-
-    fn next(&mut self, only_rests: bool) -> Option<Turn<T>> {
-        for _ in 0..self.turns.len() {
-            let account = self.turns.pop_front()?;
-            let Some(lane) = self.by_account.get_mut(&account) else {
-                continue;
-            };
-            if let Some(behind) = lane.rest.take() {
-                if !lane.waiting.is_empty() {
-                    self.turns.push_back(account);
-                }
-                self.discount(behind);
-                return Some(Turn::Rest(account));
-            }
-            if only_rests {
-                self.turns.push_back(account);
-                continue;
-            }
-            let (behind, items) = self.take(account)?;
-            return Some(Turn::Items(account, behind, items));
-        }
-        let further = self.turns.is_empty() && self.reached() > self.handed_in;
-        further.then_some(Turn::Nothing)
-    }
-
-    /// The next items of an account, as many as fit into a turn, and what the first of them happened behind.
-    fn take(&mut self, account: u32) -> Option<(Position, Vec<T>)> {
+    fn next(&mut self) -> Option<Turn<T>> {
+        let account = self.turns.pop_front();
         let mut items = Vec::new();
+        if let Some(account) = account {
+            items = self.take(account);
+        }
+        let first_left = self.behind.first_key_value();
+        let position = first_left.map_or(self.added, |(behind, _)| *behind);
+        let further = position > self.handed_in;
+        self.handed_in = position.max(self.handed_in);
+        (further || !items.is_empty()).then_some(Turn {
+            items,
+            position,
+            account,
+        })
+    }
+
+    /// The next items of an account, as many as fit into a turn.
+    fn take(&mut self, account: u32) -> Vec<T> {
+        let mut items = Vec::new();
+        let Some(lane) = self.by_account.get_mut(&account) else {
+            return items;
+        };
         let mut bytes = 0;
-        let lane = self.by_account.get_mut(&account)?;
-        let first = lane.waiting.front()?.0;
-        let mut taken = Vec::new();
         while bytes < TURN_BYTES
             && let Some((behind, item)) = lane.waiting.pop_front()
         {
@@ -280,14 +237,18 @@ impl<T: Pending> Lanes<T> {
             if let Some(subject) = item.subject() {
                 lane.subjects.remove(&subject);
             }
-            taken.push(behind);
+            if let btree_map::Entry::Occupied(mut count) = self.behind.entry(behind) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
             items.push(item);
         }
         if !lane.waiting.is_empty() {
             self.turns.push_back(account);
         }
-        taken.into_iter().for_each(|behind| self.discount(behind));
-        Some((first, items))
+        items
     }
 
     fn has(&self, account: u32, position: Position) -> bool {
@@ -347,14 +308,8 @@ mod tests {
         backlog.all_added(Position(position));
     }
 
-    /// Whose items come next, these, and up to where everything is handed in with them.
-    fn next(backlog: &Backlog<Text>) -> Option<(Option<u32>, Vec<Text>, Position)> {
-        let (account, items) = match backlog.next(false).now_or_never()? {
-            Turn::Items(account, _, items) => (Some(account), items),
-            Turn::Rest(account) => (Some(account), Vec::new()),
-            Turn::Nothing => (None, Vec::new()),
-        };
-        Some((account, items, backlog.handed_in()))
+    fn next(backlog: &Backlog<Text>) -> Option<Turn<Text>> {
+        backlog.next().now_or_never()
     }
 
     #[test]
@@ -365,11 +320,11 @@ mod tests {
         }
         add(&backlog, 101, 2, text(1));
         assert!(!backlog.has(2, Position(101)) && backlog.has(3, Position(101)));
-        let (first, items, position) = next(&backlog).unwrap();
-        // The fifth is the first that was not handed in.
-        assert_eq!((first, items.len(), position), (Some(1), 4, Position(4)));
-        let second = next(&backlog).unwrap();
-        assert_eq!(second, (Some(2), vec![text(1)], Position(4)));
+        let (first, second) = (next(&backlog).unwrap(), next(&backlog).unwrap());
+        assert_eq!((first.account, first.items.len()), (Some(1), 4));
+        assert_eq!((second.account, second.items), (Some(2), vec![text(1)]));
+        // The fifth of the other one is the first that was not handed in.
+        assert_eq!([first.position, second.position], [Position(4); 2]);
         assert!(!backlog.has(2, Position(101)), "handed in, not taken in");
         backlog.taken_in(2, 1);
         assert!(backlog.has(2, Position(101)) && !backlog.has(1, Position(1)));
@@ -385,14 +340,15 @@ mod tests {
         };
         add(&backlog, 1, 1, about(0));
         add(&backlog, 2, 1, about(1));
-        assert_eq!(next(&backlog).unwrap().1, [about(0)]);
+        assert_eq!(next(&backlog).unwrap().items, [about(0)]);
         // It may have been read before this happened.
         add(&backlog, 3, 1, about(2));
-        let second = next(&backlog).unwrap();
-        assert_eq!(second, (Some(1), vec![about(2)], Position(3)));
+        let turn = next(&backlog).unwrap();
+        assert_eq!((turn.items, turn.position), (vec![about(2)], Position(3)));
         assert!(next(&backlog).is_none());
         backlog.all_added(Position(9));
-        assert_eq!(next(&backlog).unwrap(), (None, vec![], Position(9)));
+        let turn = next(&backlog).unwrap();
+        assert_eq!((turn.items, turn.position), (vec![], Position(9)));
     }
 
     #[test]
@@ -407,36 +363,9 @@ mod tests {
         assert!(backlog.room(2).now_or_never().is_some());
         add(&backlog, 2, 1, long(1));
         add(&backlog, 3, 2, long(2));
-        let items = std::iter::from_fn(|| next(&backlog)).flat_map(|(_, items, _)| items);
+        let items = std::iter::from_fn(|| next(&backlog)).flat_map(|turn| turn.items);
         assert_eq!(items.collect::<Vec<_>>(), [long(0), long(2), text(1)]);
         assert!(backlog.room(1).now_or_never().is_some());
-    }
-
-    #[test]
-    fn what_is_left_of_a_turn_comes_after_the_others_and_holds_the_position() {
-        let backlog = Backlog::behind(Position(0));
-        add(&backlog, 1, 1, text(0));
-        add(&backlog, 2, 2, text(1));
-        let Some(Turn::Items(1, behind, _)) = backlog.next(false).now_or_never() else {
-            unreachable!()
-        };
-        backlog.leave_rest(1, behind);
-        assert_eq!(backlog.handed_in(), Position(0));
-        assert_eq!(
-            next(&backlog).unwrap(),
-            (Some(2), vec![text(1)], Position(0))
-        );
-        add(&backlog, 3, 2, text(2));
-        assert!(matches!(
-            backlog.next(true).now_or_never(),
-            Some(Turn::Rest(1))
-        ));
-        assert_eq!(backlog.handed_in(), Position(2));
-        assert!(backlog.next(true).now_or_never().is_none());
-        assert_eq!(
-            next(&backlog).unwrap(),
-            (Some(2), vec![text(2)], Position(3))
-        );
     }
 
     proptest! {
@@ -456,21 +385,21 @@ mod tests {
                         add(&backlog, i64::try_from(items.len()).unwrap() + 1, account, text(items.len()));
                         items.push((account, false, false));
                     }
-                    2 => if let Some((account, turn, position)) = next(&backlog) {
-                        for item in &turn {
+                    2 => if let Some(turn) = next(&backlog) {
+                        for item in &turn.items {
                             let (of, handed_in, _) = items.get_mut(item.number).unwrap();
-                            prop_assert!(!*handed_in && account == Some(*of));
+                            prop_assert!(!*handed_in && turn.account == Some(*of));
                             *handed_in = true;
                             let number = item.number;
-                            let earlier = items.iter().take(number).filter(|(of, ..)| Some(*of) == account);
+                            let earlier = items.iter().take(number).filter(|(of, ..)| Some(*of) == turn.account);
                             prop_assert!(earlier.clone().all(|(_, handed_in, _)| *handed_in));
                         }
-                        let up_to = usize::try_from(position.0).unwrap();
+                        let up_to = usize::try_from(turn.position.0).unwrap();
                         prop_assert!(items.iter().take(up_to).all(|(_, handed_in, _)| *handed_in));
-                        prop_assert!(position >= told);
-                        told = position;
-                        let numbers = turn.iter().map(|item| item.number).collect();
-                        in_flight.extend(account.map(|account| (account, numbers)));
+                        prop_assert!(turn.position >= told);
+                        told = turn.position;
+                        let numbers = turn.items.iter().map(|item| item.number).collect();
+                        in_flight.extend(turn.account.map(|account| (account, numbers)));
                     },
                     _ => if let Some((account, numbers)) = in_flight.pop_front() {
                         backlog.taken_in(account, numbers.len());

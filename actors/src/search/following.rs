@@ -2,7 +2,6 @@
 //! waits until the index knows everything of its own account that was acknowledged before. What is to
 //! be found of what happened is its source's business.
 
-use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::backlog::{Backlog, Pending, TURN_BYTES, Turn};
+use super::backlog::{Backlog, Pending};
 use super::layout::Layout;
-use super::writer::Written;
 use super::{Closed, ErasingDue, Place, Search, SearchError};
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::store::{FeedRow, Later, ListFailure, ReadError, Store};
@@ -30,8 +28,6 @@ const SEARCH_MAX: Duration = Duration::from_secs(4);
 const QUEUE: usize = 1_024;
 /// Rows read from the store at once.
 const PAGE: u32 = 500;
-/// With so much text of turns that are left nothing further is begun: what was begun goes on.
-const RESTS_BYTES_MAX: usize = 64 << 20;
 /// How long the thread pauses after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -349,78 +345,23 @@ impl<'s, S: Source> Follower<'s, S> {
 
     /// Hands in what waits, in turns of accounts. Ends with the index only.
     async fn hand_in(&self) -> Result<(), Closed> {
-        let mut rests: HashMap<u32, Rest<S::Layout>> = HashMap::new();
         loop {
-            let held: usize = rests.values().map(|rest| rest.bytes).sum();
-            let (mut step, mut written) = (Vec::new(), None);
-            let turn = match self.backlog.next(held >= RESTS_BYTES_MAX).await {
-                Turn::Items(account, behind, items) => {
-                    Some((account, self.begin_items(behind, items).await))
-                }
-                Turn::Rest(account) => rests.remove(&account).map(|rest| (account, rest)),
-                Turn::Nothing => None,
-            };
-            if let Some((account, mut rest)) = turn {
-                step = rest.step();
-                if rest.changes.is_empty() {
-                    written = Some(self.taken_in(account, rest.items));
-                } else {
-                    self.backlog.leave_rest(account, rest.behind);
-                    rests.insert(account, rest);
-                }
+            let turn = self.backlog.next().await;
+            let count = turn.items.len();
+            let mut changes = Vec::with_capacity(count);
+            for item in turn.items {
+                changes.extend(self.shared.source.changes(item).await);
             }
-            let position = self.backlog.handed_in();
-            self.index.hand_in(position, step, written).await?;
+            let written = turn.account.map(|account| {
+                let backlog = Arc::clone(&self.backlog);
+                let written = move || backlog.taken_in(account, count);
+                Box::new(written) as Box<dyn FnOnce() + Send>
+            });
+            self.index.hand_in(turn.position, changes, written).await?;
             if self.index.damaged() {
                 return Err(Closed);
             }
         }
-    }
-
-    /// What is to be changed for these items.
-    async fn begin_items(&self, behind: Position, items: Vec<S::Pending>) -> Rest<S::Layout> {
-        let mut rest = Rest {
-            behind,
-            items: items.len(),
-            changes: VecDeque::new(),
-            bytes: 0,
-        };
-        for item in items {
-            rest.changes.extend(self.shared.source.changes(item).await);
-        }
-        rest.bytes = rest.changes.iter().map(S::Layout::bytes).sum();
-        rest
-    }
-
-    /// Tells the backlog that so many items of an account are in the index.
-    fn taken_in(&self, account: u32, items: usize) -> Written {
-        let backlog = Arc::clone(&self.backlog);
-        Box::new(move || backlog.taken_in(account, items))
-    }
-}
-
-/// What is left of the items of a turn.
-struct Rest<L: Layout> {
-    /// What they happened behind.
-    behind: Position,
-    /// How many there were.
-    items: usize,
-    changes: VecDeque<L::Change>,
-    bytes: usize,
-}
-
-impl<L: Layout> Rest<L> {
-    /// The next changes, as many as are handed in at once.
-    fn step(&mut self) -> Vec<L::Change> {
-        let (mut step, mut bytes) = (Vec::new(), 0);
-        while bytes < TURN_BYTES
-            && let Some(change) = self.changes.pop_front()
-        {
-            bytes += L::bytes(&change);
-            step.push(change);
-        }
-        self.bytes -= bytes;
-        step
     }
 }
 

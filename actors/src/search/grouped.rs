@@ -110,7 +110,7 @@ impl Layout for Grouped {
     /// "CoQg".
     const APPLICATION_ID: i64 = 0x436f_5167;
     const VERSION: i64 = 2;
-    const SCHEMA: &'static [&'static str] = &["
+    const SCHEMA: &'static str = "
     CREATE TABLE progress (
         one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, scrubbed INTEGER NOT NULL,
         at INTEGER NOT NULL
@@ -128,8 +128,7 @@ impl Layout for Grouped {
     INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1);
     INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);
     CREATE VIRTUAL TABLE label_texts USING fts5(words, content = '', columnsize = 0, tokenize = 'ascii');
-    INSERT INTO label_texts (label_texts, rank) VALUES ('secure-delete', 1);"];
-    const MERGED: &'static [&'static str] = &["texts"];
+    INSERT INTO label_texts (label_texts, rank) VALUES ('secure-delete', 1);";
     const PROBE: &'static str = "SELECT
         (SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"')
         + (SELECT count(*) FROM label_texts WHERE label_texts MATCH '\"0zx\"')

@@ -11,10 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::tests::reached;
 use super::*;
 use colloquy_model::caller::Mode;
-use colloquy_model::entity_number::EntityNumber;
 
 const SOON: Duration = Duration::from_secs(20);
 const WORDS: [&str; 5] = ["ant", "bee", "cat", "dog", "bees"];
@@ -73,7 +71,7 @@ impl Desk {
     }
 
     async fn find(&self, query: &str, filter: GroupFilter) -> Found {
-        reached(&self.search, self.position).await;
+        self.search.wait_for(self.position, SOON).await.unwrap();
         let all = Window {
             limit: 1_000,
             offset: 0,

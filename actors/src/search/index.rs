@@ -111,9 +111,7 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], only)?;
     if tables == 0 {
         let transaction = connection.transaction()?;
-        for sql in L::SCHEMA {
-            transaction.execute_batch(sql)?;
-        }
+        transaction.execute_batch(L::SCHEMA)?;
         transaction.pragma_update(None, "application_id", L::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", L::VERSION)?;
         transaction.commit()?;
@@ -148,7 +146,7 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
             "it lags behind what the store can still tell of what happened",
         ));
     }
-    merge_in_steps(&connection, L::MERGED)?;
+    merge_in_steps(&connection)?;
     // It is going to be changed, so from now on nothing says that it is scrubbed.
     let was = "UPDATE progress SET scrubbed = 0 WHERE scrubbed = 1";
     let is_scrubbed = tables == 0 || connection.execute(was, [])? > 0;
@@ -192,32 +190,25 @@ fn follow(
     }))
 }
 
-/// Has trees of these tables merged by [`merge`] alone.
-fn merge_in_steps(connection: &Connection, tables: &[&str]) -> rusqlite::Result<()> {
-    for table in tables {
-        let sql = format!("INSERT INTO {table} ({table}, rank) VALUES ('automerge', 0)");
-        connection.execute(&sql, [])?;
-    }
-    Ok(())
+/// Has trees merged by [`merge`] alone.
+fn merge_in_steps(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO texts (texts, rank) VALUES ('automerge', 0)";
+    connection.execute(sql, []).map(drop)
 }
 
 /// Pages that one step of merging writes: some come along with them.
 const MERGED_PAGES: i64 = 32;
 
-/// Merges the trees of these tables by one step; whether there may be more of them to be merged. By itself FTS5
+/// Merges the trees of the texts by one step; whether there may be more of them to be merged. By itself FTS5
 /// does it with what is put in: a text of 700 KB, which is 260 pages, then wrote 1,100 in its transaction.
 /// (<https://sqlite.org/fts5.html#the_merge_command>)
-pub(super) fn merge(connection: &Connection, tables: &[&str]) -> rusqlite::Result<bool> {
-    for table in tables {
-        let before = connection.total_changes();
-        let sql = format!("INSERT INTO {table} ({table}, rank) VALUES ('merge', ?1)");
-        connection.prepare_cached(&sql)?.execute([MERGED_PAGES])?;
-        // The command itself counts as one.
-        if connection.total_changes() - before > 1 {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+pub(super) fn merge(connection: &Connection) -> rusqlite::Result<bool> {
+    let before = connection.total_changes();
+    connection
+        .prepare_cached("INSERT INTO texts (texts, rank) VALUES ('merge', ?1)")?
+        .execute([MERGED_PAGES])?;
+    // The command itself counts as one.
+    Ok(connection.total_changes() - before > 1)
 }
 
 /// Notes, at the end, that all pages are scrubbed.

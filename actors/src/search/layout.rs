@@ -16,9 +16,7 @@ pub trait Layout: Send + 'static {
     /// Counted up when the schema or the folding of words changes: another version is built anew.
     const VERSION: i64;
     /// Makes the tables.
-    const SCHEMA: &'static [&'static str];
-    /// The FTS5 tables whose trees are merged in steps.
-    const MERGED: &'static [&'static str];
+    const SCHEMA: &'static str;
     /// A SELECT that reads some of the words: damage there must not wait for the first search.
     const PROBE: &'static str;
 
@@ -27,26 +25,17 @@ pub trait Layout: Send + 'static {
     /// What a change is about, where a later one about the same stands in for it.
     type Subject: Eq + Hash + Send;
 
-    /// What this change is about; none where it must be made whatever follows, between those before it and
-    /// behind it.
+    /// What this change is about; none where it must be made whatever follows.
     fn subject(change: &Self::Change) -> Option<Self::Subject>;
 
     /// Bytes of text in a change.
     fn bytes(change: &Self::Change) -> usize;
 
-    /// Writes changes, in their order. Whether any words were taken out, or marked to be.
+    /// Writes changes, in their order. Whether any words were taken out.
     ///
     /// # Errors
     /// The file can't be written, or is damaged.
     fn write(connection: &Connection, changes: &[Self::Change]) -> rusqlite::Result<bool>;
-
-    /// Takes out some of what was marked as replaced, in a transaction of its own. Whether there was something.
-    ///
-    /// # Errors
-    /// The file can't be written, or is damaged.
-    fn sweep(_: &Connection) -> rusqlite::Result<bool> {
-        Ok(false)
-    }
 
     /// Writes down how far it has come, in the transaction of what it has taken in.
     ///

@@ -4,8 +4,7 @@
 //!
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file; `layout.rs`: what its tables have to offer; `titled.rs`: texts that have a
-//!   title, each found by itself, `long_texts.rs`: those of them that are put in by parts; `grouped.rs`:
-//!   texts in groups, found as groups.
+//!   title, each found by itself; `grouped.rs`: texts in groups, found as groups.
 //! - `separators.rs`: what of a word would stay when it is taken out.
 //! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened;
 //!   `backlog.rs`: what waits in between.
@@ -36,7 +35,6 @@ mod found;
 mod grouped;
 mod index;
 mod layout;
-mod long_texts;
 mod separators;
 mod titled;
 mod words;
@@ -45,20 +43,18 @@ mod writer;
 #[cfg(test)]
 mod grouped_tests;
 #[cfg(test)]
-mod long_text_tests;
-#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::OpenFlags;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub(crate) use self::backlog::{Pending, TURN_BYTES};
 pub(crate) use self::following::{Adding, Indexer, Source, insist, insist_if_readable};
@@ -68,14 +64,19 @@ pub use self::layout::Layout;
 pub use self::titled::{Entry, EntryChange, Titled};
 
 use self::index::{Followed, Opened};
-use self::writer::{Pace, QUEUE_KIB, Shared, Work, Writer, Written};
+use self::writer::{Pace, Shared, Work, Writer, Written};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::file_lock;
 use colloquy_runtime::threads;
+
+/// Room in the queue, in KiB of text; nothing takes less than one. Whoever's turn comes next waits for
+/// what is in it.
+const QUEUE_KIB: u32 = 1_024;
 
 /// Why the search index could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +99,11 @@ pub enum SearchError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the search index takes nothing any more")]
 pub struct Closed;
+
+/// The index did not come so far in time: for the asker a 503 that did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the search index has not come so far yet")]
+pub struct Behind;
 
 /// Where an index is, and how it is kept.
 #[derive(Debug, Clone)]
@@ -181,7 +187,18 @@ impl<L: Layout> Search<L> {
         let readers =
             Readers::start(names.readers, vec![reader()?, reader()?], reads).map_err(no_thread)?;
         let (sender, reached) = watch::channel(position);
-        let shared = Arc::new(Shared::new(sender, is_scrubbed));
+        let shared = Arc::new(Shared {
+            reached: sender,
+            room: Arc::new(Semaphore::new(
+                usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX),
+            )),
+            healthy: AtomicBool::new(true),
+            damaged: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            holds_erased: AtomicBool::new(!is_scrubbed),
+            erasings: AtomicU64::new(0),
+            erased: AtomicU64::new(0),
+        });
         let (inbox, works) = channel();
         let writer = Writer {
             connection,
@@ -194,7 +211,6 @@ impl<L: Layout> Search<L> {
             erasing: false,
             busy: true,
             unmerged: true,
-            unswept: true,
         };
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
@@ -212,6 +228,14 @@ impl<L: Layout> Search<L> {
             },
             position,
         ))
+    }
+
+    /// Tells that everything up to this position has been handed in.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn reached(&self, position: Position) -> Result<(), Closed> {
+        self.hand_in(position, Vec::new(), None).await
     }
 
     /// Makes these changes, in their order; with them everything up to the position has been handed
@@ -261,6 +285,21 @@ impl<L: Layout> Search<L> {
     fn is_erased_behind(&self, erasings: u64) -> bool {
         let later = self.shared.erased.load(Ordering::Acquire) > erasings;
         later || !self.shared.holds_erased.load(Ordering::Acquire)
+    }
+
+    /// Waits until searches know everything up to this position.
+    ///
+    /// # Errors
+    /// [`Behind`], when the time is over.
+    pub async fn wait_for(&self, position: Position, timeout: Duration) -> Result<(), Behind> {
+        let mut reached = self.reached.clone();
+        let there =
+            tokio::time::timeout(timeout, reached.wait_for(|reached| *reached >= position)).await;
+        if there.is_ok_and(|there| there.is_ok()) {
+            Ok(())
+        } else {
+            Err(Behind)
+        }
     }
 
     /// Reads in the turn of this tenant's account.
@@ -331,6 +370,24 @@ impl<L: Layout> Drop for Search<L> {
 }
 
 impl Search<Titled> {
+    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
+        let change = EntryChange::Put(Box::new(entry));
+        self.hand_in(position, vec![change], None).await
+    }
+
+    /// Takes a text out, if there is one.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
+        self.hand_in(position, vec![EntryChange::Remove(number)], None)
+            .await
+    }
+
     /// What fits in this tenant: the part of it that is wanted. All words of the query must be in
     /// title or content, whatever their case and accents; those in quotation marks one behind the
     /// other; the last may go on. No query is wrong: one without a word finds nothing.

@@ -13,7 +13,6 @@ use rusqlite::Connection;
 
 use super::*;
 use colloquy_model::caller::Mode;
-use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -49,13 +48,6 @@ fn place(path: &Path) -> Place {
             readers: "search",
         },
     }
-}
-
-/// Waits until searches know everything that was handed in up to this position.
-pub(super) async fn reached<L: Layout>(search: &Search<L>, position: Position) {
-    let mut reached = search.reached.clone();
-    let there = reached.wait_for(|reached| *reached >= position);
-    tokio::time::timeout(SOON, there).await.unwrap().unwrap();
 }
 
 fn window(limit: usize, offset: usize) -> Window {
@@ -104,9 +96,7 @@ impl Desk {
             title: title.into(),
             content: content.into(),
         };
-        let changes = EntryChange::put(&entry);
-        let handed_in = self.search.hand_in(self.position, changes, None);
-        handed_in.await.unwrap();
+        self.search.put(self.position, entry).await.unwrap();
     }
 
     async fn put(&mut self, number: u64, title: &str, content: &str) {
@@ -115,13 +105,14 @@ impl Desk {
 
     async fn remove(&mut self, number: u64) {
         self.position = self.position.next();
-        let change = EntryChange::Remove(EntityNumber(number));
-        let handed_in = self.search.hand_in(self.position, vec![change], None);
-        handed_in.await.unwrap();
+        self.search
+            .remove(self.position, EntityNumber(number))
+            .await
+            .unwrap();
     }
 
     async fn found_in(&self, tenant: Tenant, query: &str) -> Vec<u64> {
-        reached(&self.search, self.position).await;
+        self.search.wait_for(self.position, SOON).await.unwrap();
         let found = self
             .search
             .find(tenant, query, window(10_000, 0))
@@ -263,7 +254,7 @@ async fn how_rare_a_word_is_elsewhere_moves_nothing() {
     desk.put(2, "beta", "").await;
     desk.put(3, "alpha beta", "").await;
     let ranks = async |desk: &Desk| {
-        reached(&desk.search, desk.position).await;
+        desk.search.wait_for(desk.position, SOON).await.unwrap();
         let alpha = desk
             .search
             .find(mine(), "alpha", window(1, 0))
@@ -354,17 +345,21 @@ async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
 #[tokio::test]
 async fn positions_without_texts_are_reached_and_written_down_too() {
     let desk = Desk::new();
-    let all_up_to = |position| desk.search.hand_in(position, Vec::new(), None);
-    all_up_to(Position(5)).await.unwrap();
-    reached(&desk.search, Position(5)).await;
+    assert_eq!(
+        desk.search
+            .wait_for(Position(5), Duration::from_millis(30))
+            .await,
+        Err(Behind)
+    );
+    desk.search.reached(Position(5)).await.unwrap();
+    desk.search.wait_for(Position(5), SOON).await.unwrap();
     let (desk, position) = desk.reopened(Position(i64::MAX));
     assert_eq!(
         (position, desk.search.position()),
         (Position(5), Position(5))
     );
     desk.search.close();
-    let handed_in = desk.search.hand_in(Position(6), Vec::new(), None);
-    assert_eq!(handed_in.await, Err(Closed));
+    assert_eq!(desk.search.reached(Position(6)).await, Err(Closed));
 }
 
 #[tokio::test]
@@ -394,7 +389,7 @@ async fn what_was_taken_out_is_gone_from_the_disk() {
     assert!(holds(&desk.bytes(), "wombat55"));
     desk.remove(500).await;
     desk.put(501, "New", "something else").await;
-    reached(&desk.search, desk.position).await;
+    desk.search.wait_for(desk.position, SOON).await.unwrap();
     let begun = Instant::now();
     let markers = [
         "quagmire77",
@@ -577,9 +572,12 @@ async fn a_file_that_turns_out_to_be_damaged_while_running_is_deleted_with_the_c
     std::fs::write(desk.path(), bytes).unwrap();
     for number in 1..=2_000 {
         desk.position = desk.position.next();
-        let change = EntryChange::Remove(EntityNumber(number));
-        let handed_in = desk.search.hand_in(desk.position, vec![change], None);
-        if handed_in.await.is_err() {
+        if desk
+            .search
+            .remove(desk.position, EntityNumber(number))
+            .await
+            .is_err()
+        {
             break;
         }
     }
@@ -593,7 +591,7 @@ async fn a_file_that_turns_out_to_be_damaged_while_running_is_deleted_with_the_c
     let (mut desk, position) = desk.reopened(Position(i64::MAX));
     assert_eq!(position, Position(0));
     desk.put(1, "word", "").await;
-    reached(&desk.search, desk.position).await;
+    assert!(desk.search.wait_for(desk.position, SOON).await.is_ok());
 }
 
 #[test]
@@ -613,7 +611,7 @@ fn no_query_is_wrong() {
         ]) {
             desk.put(number, text, text).await;
         }
-        reached(&desk.search, desk.position).await;
+        desk.search.wait_for(desk.position, SOON).await.unwrap();
         let long = ["word ", "\"", "東", "a\"b ", "(", "é"].map(|part| part.repeat(2_000));
         for query in &long {
             desk.search

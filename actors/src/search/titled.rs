@@ -1,15 +1,13 @@
 //! The layout of an index of texts that have a title, each found by itself.
 //!
 //! `texts` holds words only. To take one text out again FTS5 wants its words, so `entries` keeps
-//! them, compressed: kept as they were put in, they fit even if a later Unicode folds otherwise. Long
-//! texts stand in tables of their own, by parts (`long_texts.rs`).
+//! them, compressed: kept as they were put in, they fit even if a later Unicode folds otherwise.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::found::{Found, Hit, Window};
 use super::index::{damaged, key};
 use super::layout::Layout;
-use super::long_texts::{self, Part};
 use super::separators::TakenOut;
 use super::words;
 use crate::store::sqlite::codec::{Columns, columns, whole};
@@ -17,14 +15,9 @@ use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
 
 /// A word in the title counts as much as so many in the content.
-pub(super) const TITLE_WEIGHT: f64 = 10.0;
+const TITLE_WEIGHT: f64 = 10.0;
 /// Fast is enough: unpacking is what has to be cheap.
 const COMPRESSION_LEVEL: i32 = 1;
-
-const SHORT: Rows = Rows {
-    texts: "texts",
-    kept: "entries",
-};
 
 /// A text that searches find, by its title and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,29 +36,9 @@ pub struct Entry {
 #[derive(Debug)]
 pub enum EntryChange {
     /// It is put in, in place of the one with the same number.
-    Put(EntityNumber, Box<Words>),
-    /// The same by parts, which follow one another.
-    Part(Box<Part>),
+    Put(Box<Entry>),
     /// It is taken out, if it is there.
     Remove(EntityNumber),
-}
-
-impl EntryChange {
-    /// What puts a text in: one change, or one for each part of a long text.
-    #[must_use]
-    pub fn put(entry: &Entry) -> Vec<Self> {
-        let words = Words {
-            title: words::indexed(entry.tenant, &entry.title),
-            content: words::indexed(entry.tenant, &entry.content),
-        };
-        match long_texts::parts(entry.number, &words) {
-            Some(parts) => parts
-                .into_iter()
-                .map(|part| EntryChange::Part(Box::new(part)))
-                .collect(),
-            None => vec![EntryChange::Put(entry.number, Box::new(words))],
-        }
-    }
 }
 
 /// Texts that have a title, each found by itself.
@@ -75,195 +48,138 @@ pub struct Titled;
 impl Layout for Titled {
     /// "CoQs".
     const APPLICATION_ID: i64 = 0x436f_5173;
-    const VERSION: i64 = 4;
-    const SCHEMA: &'static [&'static str] = &[
-        "
+    const VERSION: i64 = 3;
+    const SCHEMA: &'static str = "
     CREATE TABLE progress (
         one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, scrubbed INTEGER NOT NULL
     );
     INSERT INTO progress VALUES (1, 0, 0);
     CREATE TABLE entries (
-        id INTEGER PRIMARY KEY, title TEXT NOT NULL, content BLOB NOT NULL, content_bytes INTEGER NOT NULL
+        number INTEGER PRIMARY KEY, title TEXT NOT NULL, content BLOB NOT NULL, content_bytes INTEGER NOT NULL
     );
     CREATE VIRTUAL TABLE texts USING fts5(title, content, content = '', tokenize = 'ascii');
     INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1);
-    INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);",
-        long_texts::SCHEMA,
-    ];
-    const MERGED: &'static [&'static str] = &["texts", "part_texts"];
+    INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);";
     const PROBE: &'static str = "SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"'";
 
     type Change = EntryChange;
     type Subject = EntityNumber;
 
     fn subject(change: &EntryChange) -> Option<EntityNumber> {
-        match change {
-            EntryChange::Put(number, _) | EntryChange::Remove(number) => Some(*number),
-            EntryChange::Part(_) => None,
-        }
+        Some(match change {
+            EntryChange::Put(entry) => entry.number,
+            EntryChange::Remove(number) => *number,
+        })
     }
 
     fn bytes(change: &EntryChange) -> usize {
         match change {
-            EntryChange::Put(_, words) => words.bytes(),
-            EntryChange::Part(part) => part.bytes(),
+            EntryChange::Put(entry) => entry.title.len() + entry.content.len(),
             EntryChange::Remove(_) => 0,
         }
     }
 
     fn write(connection: &Connection, changes: &[EntryChange]) -> rusqlite::Result<bool> {
-        let mut taken_out = TakenOut::of(SHORT.texts);
-        let mut any_old = false;
+        let mut taken_out = TakenOut::of("texts");
         for change in changes {
             match change {
-                EntryChange::Put(number, words) => {
-                    any_old |= long_texts::remove(connection, *number)?;
-                    put(connection, (*number, words), &mut taken_out)?;
-                }
-                EntryChange::Part(part) => {
-                    if long_texts::put(connection, part)? {
-                        any_old = true;
-                        SHORT.remove(connection, key(part.number()), &mut taken_out)?;
-                    }
-                }
-                EntryChange::Remove(number) => {
-                    any_old |= long_texts::remove(connection, *number)?;
-                    SHORT.remove(connection, key(*number), &mut taken_out)?;
-                }
+                EntryChange::Put(entry) => put(connection, entry, &mut taken_out)?,
+                EntryChange::Remove(number) => remove(connection, *number, &mut taken_out)?,
             }
         }
-        Ok(taken_out.finish(connection)? || any_old)
-    }
-
-    fn sweep(connection: &Connection) -> rusqlite::Result<bool> {
-        long_texts::sweep(connection)
+        taken_out.finish(connection)
     }
 }
 
 /// Puts a text in, in place of the one before. If it is the same, nothing is written.
-fn put(
-    connection: &Connection,
-    (number, new): (EntityNumber, &Words),
-    taken_out: &mut TakenOut,
-) -> rusqlite::Result<()> {
-    let number = key(number);
-    let before = SHORT.words_of(connection, number)?;
-    if before.as_ref() == Some(new) {
+fn put(connection: &Connection, entry: &Entry, taken_out: &mut TakenOut) -> rusqlite::Result<()> {
+    let number = key(entry.number);
+    let new = Words {
+        title: words::indexed(entry.tenant, &entry.title),
+        content: words::indexed(entry.tenant, &entry.content),
+    };
+    let before = words_of(connection, number)?;
+    if before.as_ref() == Some(&new) {
         return Ok(());
     }
     if let Some(before) = before {
-        SHORT.take_out(connection, (number, &before), taken_out)?;
+        take_out(connection, number, &before, taken_out)?;
     }
-    SHORT.put(connection, number, new)
+    let Words { title, content } = new;
+    let mut insert = connection
+        .prepare_cached("INSERT INTO texts (rowid, title, content) VALUES (?1, ?2, ?3)")?;
+    insert.execute(params![number, title, content])?;
+    let packed = zstd::bulk::compress(content.as_bytes(), COMPRESSION_LEVEL).map_err(unpackable)?;
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO entries (number, title, content, content_bytes) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![number, title, packed, i64::try_from(content.len()).unwrap_or(i64::MAX)])
+        .map(|_| ())
+}
+
+/// Takes a text out, if there is one.
+fn remove(
+    connection: &Connection,
+    number: EntityNumber,
+    taken_out: &mut TakenOut,
+) -> rusqlite::Result<()> {
+    let number = key(number);
+    let Some(words) = words_of(connection, number)? else {
+        return Ok(());
+    };
+    take_out(connection, number, &words, taken_out)?;
+    connection
+        .prepare_cached("DELETE FROM entries WHERE number = ?1")?
+        .execute([number])
+        .map(|_| ())
+}
+
+fn take_out(
+    connection: &Connection,
+    number: i64,
+    words: &Words,
+    taken_out: &mut TakenOut,
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO texts (texts, rowid, title, content) VALUES ('delete', ?1, ?2, ?3)";
+    connection
+        .prepare_cached(sql)?
+        .execute(params![number, words.title, words.content])?;
+    taken_out.add(connection, &words.title)?;
+    taken_out.add(connection, &words.content)
 }
 
 columns! {
     /// The words of a text, those of its content compressed.
-    struct KeptRow {
+    struct EntryRow {
         title: String,
         content: Vec<u8>,
         content_bytes: usize,
     }
 }
 
-/// The words of a text, as they are put in.
+/// The words of a text, as they were put in.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Words {
-    pub(super) title: String,
-    pub(super) content: String,
+struct Words {
+    title: String,
+    content: String,
 }
 
-impl Words {
-    pub(super) fn bytes(&self) -> usize {
-        self.title.len() + self.content.len()
-    }
-}
-
-/// A table of words, which can't be read out of it, and the one that keeps them.
-pub(super) struct Rows {
-    pub(super) texts: &'static str,
-    pub(super) kept: &'static str,
-}
-
-impl Rows {
-    /// Puts words in, where there are none with this number.
-    pub(super) fn put(
-        &self,
-        connection: &Connection,
-        number: i64,
-        words: &Words,
-    ) -> rusqlite::Result<()> {
-        let Rows { texts, kept } = self;
-        let Words { title, content } = words;
-        let sql = format!("INSERT INTO {texts} (rowid, title, content) VALUES (?1, ?2, ?3)");
-        connection
-            .prepare_cached(&sql)?
-            .execute(params![number, title, content])?;
-        let packed =
-            zstd::bulk::compress(content.as_bytes(), COMPRESSION_LEVEL).map_err(unpackable)?;
-        let bytes = i64::try_from(content.len()).unwrap_or(i64::MAX);
-        let sql = format!(
-            "INSERT INTO {kept} (id, title, content, content_bytes) VALUES (?1, ?2, ?3, ?4)"
-        );
-        connection
-            .prepare_cached(&sql)?
-            .execute(params![number, title, packed, bytes])
-            .map(drop)
-    }
-
-    /// The words with this number, if there are any.
-    fn words_of(&self, connection: &Connection, number: i64) -> rusqlite::Result<Option<Words>> {
-        let sql = format!(
-            "SELECT {} FROM {} WHERE id = ?1",
-            KeptRow::COLUMNS,
-            self.kept
-        );
-        let mut select = connection.prepare_cached(&sql)?;
-        let Some(row) = select.query_row([number], whole::<KeptRow>).optional()? else {
-            return Ok(None);
-        };
-        let content =
-            zstd::bulk::decompress(&row.content, row.content_bytes).map_err(unpackable)?;
-        let content = String::from_utf8(content).map_err(|_| damaged())?;
-        Ok(Some(Words {
-            title: row.title,
-            content,
-        }))
-    }
-
-    /// Takes out the words with this number, if there are any.
-    pub(super) fn remove(
-        &self,
-        connection: &Connection,
-        number: i64,
-        taken_out: &mut TakenOut,
-    ) -> rusqlite::Result<()> {
-        match self.words_of(connection, number)? {
-            Some(words) => self.take_out(connection, (number, &words), taken_out),
-            None => Ok(()),
-        }
-    }
-
-    fn take_out(
-        &self,
-        connection: &Connection,
-        (number, words): (i64, &Words),
-        taken_out: &mut TakenOut,
-    ) -> rusqlite::Result<()> {
-        let Rows { texts, kept } = self;
-        let sql = format!(
-            "INSERT INTO {texts} ({texts}, rowid, title, content) VALUES ('delete', ?1, ?2, ?3)"
-        );
-        connection
-            .prepare_cached(&sql)?
-            .execute(params![number, words.title, words.content])?;
-        taken_out.add(connection, &words.title)?;
-        taken_out.add(connection, &words.content)?;
-        connection
-            .prepare_cached(&format!("DELETE FROM {kept} WHERE id = ?1"))?
-            .execute([number])
-            .map(drop)
-    }
+fn words_of(connection: &Connection, number: i64) -> rusqlite::Result<Option<Words>> {
+    let sql = format!(
+        "SELECT {} FROM entries WHERE number = ?1",
+        EntryRow::COLUMNS
+    );
+    let mut select = connection.prepare_cached(&sql)?;
+    let Some(row) = select.query_row([number], whole::<EntryRow>).optional()? else {
+        return Ok(None);
+    };
+    let content = zstd::bulk::decompress(&row.content, row.content_bytes).map_err(unpackable)?;
+    let content = String::from_utf8(content).map_err(|_| damaged())?;
+    Ok(Some(Words {
+        title: row.title,
+        content,
+    }))
 }
 
 fn unpackable(_: std::io::Error) -> rusqlite::Error {
@@ -285,10 +201,9 @@ pub(super) fn find(
     typed: &str,
     window: Window,
 ) -> rusqlite::Result<Found> {
-    let phrases = words::phrases(tenant, typed);
-    if phrases.is_empty() {
+    let Some(query) = words::query(tenant, typed) else {
         return Ok(Found::nothing());
-    }
+    };
     // Ranked and counted in one pass: a second one, for the total, would cost half as much again.
     let sql = format!("SELECT {} FROM texts WHERE texts MATCH ?1", HitRow::COLUMNS);
     let mut select = connection.prepare_cached(&sql)?;
@@ -299,9 +214,8 @@ pub(super) fn find(
             rank: row.rank,
         })
     };
-    let mut hits = select
-        .query_map(params![words::all_of(&phrases), TITLE_WEIGHT], hit)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    hits.extend(long_texts::find(connection, &phrases)?);
+    let hits = select
+        .query_map(params![query, TITLE_WEIGHT], hit)?
+        .collect::<rusqlite::Result<_>>()?;
     Ok(Found::of(hits, window))
 }

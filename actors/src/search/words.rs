@@ -58,12 +58,18 @@ fn add_word(words: &mut String, prefix: &str, word: &str) {
     words.push_str(word);
 }
 
-/// What an asker typed, as phrases in FTS5's language, each once: all of them must be there; what stands in
-/// quotation marks or without a space between (`e-mail`) is one, the last word may go on. Nothing where there
-/// is no word in it.
+/// What an asker typed, in FTS5's language: all words must be there, what stands in quotation marks
+/// or without a space between (`e-mail`) one behind the other, the last word may go on. None where
+/// there is no word in it.
 ///
 /// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input
 /// is a syntax error.
+pub(super) fn query(tenant: Tenant, typed: &str) -> Option<String> {
+    let phrases = phrases(tenant, typed);
+    (!phrases.is_empty()).then(|| phrases.join(" AND "))
+}
+
+/// The same, by what must be there: each once.
 pub(super) fn phrases(tenant: Tenant, typed: &str) -> Vec<String> {
     let prefix = prefix_of(tenant);
     let mut phrases: Vec<String> = Vec::new();
@@ -109,11 +115,6 @@ pub(super) fn phrases(tenant: Tenant, typed: &str) -> Vec<String> {
         }
     }
     quoted
-}
-
-/// What asks FTS5 for all of these phrases in one text.
-pub(super) fn all_of(phrases: &[String]) -> String {
-    phrases.join(" AND ")
 }
 
 fn prefix_of(tenant: Tenant) -> String {
@@ -206,11 +207,6 @@ mod tests {
     use super::*;
 
     const TENANT: Tenant = Tenant::OPERATORS;
-
-    fn query(tenant: Tenant, typed: &str) -> Option<String> {
-        let phrases = phrases(tenant, typed);
-        (!phrases.is_empty()).then(|| all_of(&phrases))
-    }
 
     /// The words of a text without their tenant.
     fn words(text: &str) -> String {

@@ -12,14 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
 use super::layout::Layout;
-use super::long_texts::PART_BYTES;
 use crate::store::sqlite::scrubbing::Scrubber;
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
-/// Room in the queue, in KiB of text; nothing takes less than one. Whoever's turn comes next waits for
-/// what is in it.
-pub(super) const QUEUE_KIB: u32 = 1_024;
 /// How many texts one transaction takes at most.
 const BATCH_TEXTS_MAX: usize = 512;
 /// Bytes of text from which a transaction takes no further one: commits to the store wait until the disk
@@ -27,8 +23,6 @@ const BATCH_TEXTS_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 512 << 10;
 /// Behind so many bytes of text the trees are merged by another step.
 const MERGED_EVERY: usize = 32 << 10;
-/// For how long what was replaced is taken out when it ends; the rest is with the next start.
-const SWEPT_FOR: Duration = Duration::from_secs(2);
 /// So often the wait after a failure is doubled.
 const DOUBLED_MAX: u32 = 3;
 /// Between two looks, while it waits, at whether it is to end.
@@ -95,20 +89,6 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(reached: watch::Sender<Position>, is_scrubbed: bool) -> Self {
-        let room = usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX);
-        Shared {
-            reached,
-            room: Arc::new(Semaphore::new(room)),
-            healthy: AtomicBool::new(true),
-            damaged: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            holds_erased: AtomicBool::new(!is_scrubbed),
-            erasings: AtomicU64::new(0),
-            erased: AtomicU64::new(0),
-        }
-    }
-
     /// Remembers if this error means that the file is damaged.
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
@@ -133,8 +113,6 @@ pub(super) struct Writer<L: Layout> {
     pub(super) busy: bool,
     /// Whether there may be trees to be merged.
     pub(super) unmerged: bool,
-    /// Whether there may be something that was marked as replaced.
-    pub(super) unswept: bool,
 }
 
 /// What has gathered: of each text only its last state.
@@ -166,14 +144,8 @@ impl<L: Layout> Batch<L> {
         self.written.extend(work.written);
         for change in work.changes {
             self.bytes += L::bytes(&change);
-            let place = match L::subject(&change) {
-                Some(subject) => Some(*self.places.entry(subject).or_insert(self.changes.len())),
-                None => {
-                    // What comes behind it is not to be made before it.
-                    self.places.clear();
-                    None
-                }
-            };
+            let place = L::subject(&change)
+                .map(|subject| *self.places.entry(subject).or_insert(self.changes.len()));
             match place.and_then(|place| self.changes.get_mut(place)) {
                 Some(earlier) => *earlier = change,
                 None => self.changes.push(change),
@@ -192,8 +164,7 @@ impl<L: Layout> Writer<L> {
     /// index is behind.
     pub(super) fn run(mut self) {
         while !self.shared.closing.load(Ordering::Relaxed) {
-            let unswept = self.unswept && self.shared.healthy.load(Ordering::Relaxed);
-            let patience = match self.busy || self.unmerged || unswept {
+            let patience = match self.busy || self.unmerged {
                 true => self.pace.rest.min(self.pace.chores_every),
                 false => self.pace.chores_every,
             };
@@ -206,13 +177,11 @@ impl<L: Layout> Writer<L> {
                         break;
                     }
                     self.merge_behind(&batch);
-                    self.sweep_behind(&batch);
                     self.erase(Turn::Busy);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.write_position();
                     self.merge();
-                    self.sweep();
                     self.erase(Turn::Idle);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -293,25 +262,25 @@ impl<L: Layout> Writer<L> {
     /// Writes a batch in one transaction, and notes whether the file could be written.
     fn write(&mut self, batch: &Batch<L>) -> rusqlite::Result<()> {
         let written = self.transact(batch);
-        self.note_health(&written);
-        let erased = written?;
-        self.written = batch.position;
-        self.unmerged |= !batch.changes.is_empty();
-        if erased {
-            self.unswept = true;
-            self.note_erased();
+        match &written {
+            Ok(erased) => {
+                self.written = batch.position;
+                self.unmerged |= !batch.changes.is_empty();
+                if *erased {
+                    self.unerased.get_or_insert_with(Instant::now);
+                    self.shared.holds_erased.store(true, Ordering::Release);
+                }
+            }
+            Err(error) => {
+                if self.shared.healthy.load(Ordering::Relaxed) {
+                    tracing::error!(%error, "the search index can't be written; trying again");
+                }
+            }
         }
-        Ok(())
-    }
-
-    /// Notes whether the file could be written.
-    fn note_health<T>(&self, written: &rusqlite::Result<T>) {
-        let was_healthy = self.shared.healthy.swap(written.is_ok(), Ordering::Relaxed);
-        if let Err(error) = written
-            && was_healthy
-        {
-            tracing::error!(%error, "the search index can't be written; trying again");
-        }
+        self.shared
+            .healthy
+            .store(written.is_ok(), Ordering::Relaxed);
+        written.map(|_| ())
     }
 
     /// Whether something was taken out.
@@ -337,7 +306,7 @@ impl<L: Layout> Writer<L> {
         if !self.unmerged {
             return;
         }
-        self.unmerged = match index::merge(&self.connection, L::MERGED) {
+        self.unmerged = match index::merge(&self.connection) {
             Ok(are_more_left) => are_more_left,
             Err(error) => {
                 // What is not merged is found all the same; the next batch tries it again.
@@ -347,46 +316,8 @@ impl<L: Layout> Writer<L> {
         };
     }
 
-    /// Takes out what was replaced, as much at least as a batch has brought.
-    fn sweep_behind(&mut self, batch: &Batch<L>) {
-        let _pin = offload::pin_if_long(batch.bytes);
-        for _ in 0..=batch.bytes / PART_BYTES {
-            self.sweep();
-        }
-    }
-
-    /// Takes out a part of what was replaced, if there is something.
-    fn sweep(&mut self) {
-        if !self.unswept {
-            return;
-        }
-        let swept = self.try_sweep();
-        self.note_health(&swept);
-        match swept {
-            Ok(true) => self.note_erased(),
-            Ok(false) => self.unswept = false,
-            Err(error) => self.shared.note(&error),
-        }
-    }
-
-    fn try_sweep(&mut self) -> rusqlite::Result<bool> {
-        let transaction = self.connection.transaction()?;
-        let any = L::sweep(&transaction)?;
-        transaction.commit()?;
-        Ok(any)
-    }
-
-    fn note_erased(&mut self) {
-        self.unerased.get_or_insert_with(Instant::now);
-        self.shared.holds_erased.store(true, Ordering::Release);
-    }
-
     /// Leaves everything in the file, and neither pages nor a log with what was taken out.
     fn close(&mut self) {
-        let end = Instant::now() + SWEPT_FOR;
-        while self.unswept && self.shared.healthy.load(Ordering::Relaxed) && Instant::now() < end {
-            self.sweep();
-        }
         let scrubbed = self.scrubber.finish(&self.connection);
         let noted = scrubbed.and_then(|is_done| match is_done {
             true => index::note_all_scrubbed(&self.connection),

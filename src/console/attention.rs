@@ -152,7 +152,11 @@ fn of_store(app: &AppState, store: &Value) -> Vec<Thing> {
     }
     if lag("index") > LAG_LONG {
         let what = format!("Search is {} changes behind", grouped(lag("index")));
-        say(false, what, "Searches wait for what their own account has changed.");
+        say(
+            false,
+            what,
+            "Searches wait for what their own account has changed.",
+        );
     }
     things
 }

@@ -2,7 +2,7 @@
 //! wrote itself.
 
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Neighbour;
 use crate::support::{Client, Dice, Server};

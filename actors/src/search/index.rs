@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
@@ -62,6 +63,9 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
         let _ = private_file::ensure(path);
     }
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // Without it, FTS5's own statements are planned anew for each word that they look up: a quarter of
+    // what taking a text out cost.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // A read takes at most 2 s: a checkpoint waits that out.
     connection.pragma_update(None, "busy_timeout", "4000")?;
     connection.pragma_update(None, "cache_size", if writes { "-8192" } else { "-4096" })?;

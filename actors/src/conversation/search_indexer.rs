@@ -27,7 +27,7 @@ use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event::Event;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{ConversationId, CustomerId, UserId, first_number_at};
+use colloquy_model::id::{ConversationId, CustomerId, MessageId, UserId, first_number_at};
 use colloquy_model::idempotency::KEPT_FOR;
 use colloquy_model::page::{Order, Paging, Start};
 use colloquy_runtime::LoadError;
@@ -212,6 +212,7 @@ enum Changed {
     Message {
         tenant: Tenant,
         conversation: ConversationId,
+        message: MessageId,
         seq: u64,
         /// What it says; none: it is to be read anew.
         text: Option<String>,
@@ -225,6 +226,7 @@ impl Changed {
         Changed::Message {
             tenant,
             conversation: message.conversation_id,
+            message: message.message_id,
             seq: message.seq,
             text: Some(message.content),
         }
@@ -320,12 +322,13 @@ impl Source for Conversations {
             Changed::Message {
                 tenant,
                 conversation,
+                message,
                 seq,
                 text,
             } => {
                 let text = match text {
                     Some(text) => Some(text),
-                    None => self.text(tenant, conversation, seq).await,
+                    None => self.text(conversation, message).await,
                 };
                 let group = conversation.number();
                 let changed = text.map(|text| GroupChange::Text {
@@ -429,20 +432,42 @@ impl Conversations {
         }
     }
 
+    /// What a message says now; none where it is no more, or can't be read. In no account's turn: what
+    /// others wait for, no account's requests hold up.
+    async fn text(&self, conversation: ConversationId, message: MessageId) -> Option<String> {
+        let subject = Conversation::subject(conversation);
+        let found = insist_if_readable(async || self.store.shown_message(subject, message).await);
+        Some(found.await??.now.content)
+    }
+
     /// The next messages behind the one with this `seq`; those that can't be read are left out.
     async fn messages(&self, tenant: Tenant, id: ConversationId, after: u64) -> Vec<MessageView> {
         let (mut after, mut limit) = (after, PAGE);
         loop {
-            let Some(page) = self.page(tenant, id, (after, limit)).await else {
+            let query = MessageQuery {
+                tenant,
+                conversation: Conversation::subject(id),
+                sender: None,
+                after_seq: Some(after),
+                before_seq: None,
+                paging: Paging {
+                    limit,
+                    start: Start::Offset(0),
+                    order: Order::Asc,
+                },
+            };
+            let page = insist_if_readable(async || self.store.messages(query).await).await;
+            let Some(page) = page else {
                 // One by one those are found that can be read.
                 after += if limit == 1 { 1 } else { 0 };
                 limit = 1;
                 continue;
             };
-            if page.is_empty() {
+            let Some(page) = page.filter(|page| !page.items.is_empty()) else {
                 return Vec::new();
-            }
+            };
             let messages: Vec<MessageView> = page
+                .items
                 .iter()
                 .filter_map(|message| serde_json::from_str(message).ok())
                 .collect();
@@ -452,36 +477,6 @@ impl Conversations {
             }
             return messages;
         }
-    }
-
-    /// What a message says; none where it is no more, or can't be read.
-    async fn text(&self, tenant: Tenant, id: ConversationId, seq: u64) -> Option<String> {
-        let page = self.page(tenant, id, (seq.checked_sub(1)?, 1)).await?;
-        let message: MessageView = serde_json::from_str(page.first()?).ok()?;
-        (message.seq == seq).then_some(message.content)
-    }
-
-    /// So many messages behind the one with this `seq`; none where one can't be read.
-    async fn page(
-        &self,
-        tenant: Tenant,
-        conversation: ConversationId,
-        (after, limit): (u64, u32),
-    ) -> Option<Vec<Arc<str>>> {
-        let query = MessageQuery {
-            tenant,
-            conversation: Conversation::subject(conversation),
-            sender: None,
-            after_seq: Some(after),
-            before_seq: None,
-            paging: Paging {
-                limit,
-                start: Start::Offset(0),
-                order: Order::Asc,
-            },
-        };
-        let page = insist_if_readable(async || self.store.messages(query).await).await?;
-        Some(page.map(|page| page.items).unwrap_or_default())
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque, btree_map, hash_map};
 use std::hash::Hash;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -50,6 +49,8 @@ pub(super) struct Turn<T> {
     pub(super) items: Vec<T>,
     /// With the items, everything up to here is handed in.
     pub(super) position: Position,
+    /// Whether something behind that waits.
+    pub(super) lags: bool,
     /// Whose items.
     pub(super) account: Option<u32>,
 }
@@ -66,6 +67,7 @@ struct Lanes<T: Pending> {
     handed_in: Position,
     items: usize,
     bytes: usize,
+    is_over: bool,
 }
 
 struct Lane<T: Pending> {
@@ -99,6 +101,7 @@ impl<T: Pending> Backlog<T> {
                 handed_in: position,
                 items: 0,
                 bytes: 0,
+                is_over: false,
             }),
             changed: watch::channel(()).0,
         }
@@ -140,6 +143,7 @@ impl<T: Pending> Backlog<T> {
         turn.unwrap_or(Turn {
             items: Vec::new(),
             position: Position::ZERO,
+            lags: true,
             account: None,
         })
     }
@@ -163,15 +167,21 @@ impl<T: Pending> Backlog<T> {
         self.lanes.lock().has(account, position)
     }
 
-    /// Waits until it does; false when the time is over.
-    pub(super) async fn wait_for(
-        &self,
-        account: u32,
-        position: Position,
-        timeout: Duration,
-    ) -> bool {
-        let there = self.until(|lanes| lanes.has(account, position));
-        tokio::time::timeout(timeout, there).await.is_ok()
+    /// Waits until it does; false where another backlog has taken the place of this one.
+    pub(super) async fn wait_for(&self, account: u32, position: Position) -> bool {
+        let mut is_over = false;
+        self.until(|lanes| {
+            is_over = lanes.is_over;
+            is_over || lanes.has(account, position)
+        })
+        .await;
+        !is_over
+    }
+
+    /// Sends away whoever waits: another backlog takes the place of this one.
+    pub(super) fn end(&self) {
+        self.lanes.lock().is_over = true;
+        self.changed.send_replace(());
     }
 
     async fn until(&self, mut is_so: impl FnMut(&mut Lanes<T>) -> bool) {
@@ -216,6 +226,7 @@ impl<T: Pending> Lanes<T> {
         (further || !items.is_empty()).then_some(Turn {
             items,
             position,
+            lags: position < self.added,
             account,
         })
     }
@@ -366,6 +377,16 @@ mod tests {
         let items = std::iter::from_fn(|| next(&backlog)).flat_map(|turn| turn.items);
         assert_eq!(items.collect::<Vec<_>>(), [long(0), long(2), text(1)]);
         assert!(backlog.room(1).now_or_never().is_some());
+    }
+
+    #[test]
+    fn who_waits_is_sent_away_when_another_backlog_takes_its_place() {
+        let backlog = Backlog::behind(Position(0));
+        add(&backlog, 1, 1, text(0));
+        assert_eq!(backlog.wait_for(1, Position(1)).now_or_never(), None);
+        assert_eq!(backlog.wait_for(2, Position(1)).now_or_never(), Some(true));
+        backlog.end();
+        assert_eq!(backlog.wait_for(1, Position(1)).now_or_never(), Some(false));
     }
 
     proptest! {

@@ -4,13 +4,14 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::backlog::{Backlog, Pending};
-use super::layout::Layout;
+use super::layout::{Layout, Progress};
 use super::{Closed, ErasingDue, Place, Search, SearchError};
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::store::{FeedRow, Later, ListFailure, ReadError, Store};
@@ -90,6 +91,8 @@ struct Shared<S: Source> {
     open: Mutex<Open<S>>,
     /// The last position that somebody waits for.
     wanted: watch::Sender<Position>,
+    /// Whether the thread has begun before, and panicked.
+    has_begun: AtomicBool,
 }
 
 /// An index that is open, and what is not in it yet.
@@ -132,6 +135,7 @@ impl<S: Source> Indexer<S> {
             place: place.clone(),
             open: Mutex::new(Open::at(index, position)),
             wanted: watch::channel(Position::ZERO).0,
+            has_begun: AtomicBool::new(false),
         });
         let following = Arc::clone(&shared);
         let thread =
@@ -167,7 +171,6 @@ impl<S: Source> Indexer<S> {
     ) -> Result<(Arc<Search<S::Layout>>, Position), ListFailure> {
         let caught_up = self.shared.source.store().catch_up().await;
         caught_up.map_err(|_| ListFailure::Away)?;
-        let Open { index, backlog } = self.shared.open();
         let wanted = self.shared.feed.last();
         self.shared.wanted.send_if_modified(|before| {
             let further = wanted > *before;
@@ -175,10 +178,16 @@ impl<S: Source> Indexer<S> {
             further
         });
         self.shared.feed.reach();
-        match backlog.wait_for(account, wanted, SEARCH_WAIT).await {
-            true => Ok((index, wanted)),
-            false => Err(ListFailure::Away),
-        }
+        let caught_up = async {
+            loop {
+                let Open { index, backlog } = self.shared.open();
+                if backlog.wait_for(account, wanted).await {
+                    return index;
+                }
+            }
+        };
+        let index = tokio::time::timeout(SEARCH_WAIT, caught_up).await;
+        Ok((index.map_err(|_| ListFailure::Away)?, wanted))
     }
 
     /// Waits until everything of an account is taken out of the index that was erased before; gives
@@ -217,8 +226,11 @@ impl<S: Source> Indexer<S> {
 
 async fn run<S: Source>(shared: Arc<Shared<S>>) {
     let mut restarts = RestartBackoff::of(shared.place.threads.writer);
+    if shared.has_begun.swap(true, Ordering::Relaxed) {
+        shared.begin_again().await;
+    }
     loop {
-        let follower = Follower::begin(&shared);
+        let follower = Follower::of(&shared);
         let ended = tokio::select! {
             ended = follower.follow() => ended,
             ended = follower.hand_in() => ended,
@@ -239,16 +251,31 @@ impl<S: Source> Shared<S> {
         self.open.lock().clone()
     }
 
+    /// Goes on after a panic: what waited is read again from where the index has come. While it was made,
+    /// nothing tells what has gone since, so that it is made anew.
+    async fn begin_again(&self) {
+        let Open { index, .. } = self.open();
+        match index.position() {
+            Position::ZERO => self.open_again().await,
+            position => self.replace(Open {
+                index,
+                backlog: Arc::new(Backlog::behind(position)),
+            }),
+        }
+    }
+
+    fn replace(&self, open: Open<S>) {
+        let before = std::mem::replace(&mut *self.open.lock(), open);
+        before.backlog.end();
+    }
+
     /// Opens the index again, which begins anew where its file is not to be trusted, however often
     /// it takes.
     async fn open_again(&self) {
         self.open().index.close();
         loop {
             match Search::open(&self.place, self.feed.last()) {
-                Ok((index, position)) => {
-                    *self.open.lock() = Open::at(index, position);
-                    return;
-                }
+                Ok((index, position)) => return self.replace(Open::at(index, position)),
                 Err(error) => {
                     tracing::error!(%error, "the search index can't be opened again; trying again")
                 }
@@ -262,27 +289,21 @@ struct Follower<'s, S: Source> {
     index: Arc<Search<S::Layout>>,
     backlog: Arc<Backlog<S::Pending>>,
     shared: &'s Shared<S>,
-    /// Everything up to here is in the index.
-    position: Position,
 }
 
 impl<'s, S: Source> Follower<'s, S> {
-    /// What waited for an earlier life is read again: the index knows best how far it has come.
-    fn begin(shared: &'s Shared<S>) -> Self {
-        let mut open = shared.open.lock();
-        let position = open.index.position();
-        open.backlog = Arc::new(Backlog::behind(position));
+    fn of(shared: &'s Shared<S>) -> Self {
+        let Open { index, backlog } = shared.open();
         Follower {
-            index: Arc::clone(&open.index),
-            backlog: Arc::clone(&open.backlog),
+            index,
+            backlog,
             shared,
-            position,
         }
     }
 
     /// Adds what happens to the backlog, until the feed is closed.
     async fn follow(&self) -> Result<(), Closed> {
-        let mut position = self.position;
+        let mut position = self.index.position();
         let mut wanted = self.shared.wanted.subscribe();
         loop {
             let mut heard = self.shared.feed.subscribe(S::INTEREST, QUEUE);
@@ -310,7 +331,8 @@ impl<'s, S: Source> Follower<'s, S> {
                 self.add(position, happened.rows).await;
                 position = happened.reached;
                 self.backlog.all_added(position);
-                if self.index.damaged() {
+                // Where nothing is left to be handed in, nobody else learns it.
+                if self.index.damaged() || self.index.is_closed() {
                     return Err(Closed);
                 }
             }
@@ -357,7 +379,13 @@ impl<'s, S: Source> Follower<'s, S> {
                 let written = move || backlog.taken_in(account, count);
                 Box::new(written) as Box<dyn FnOnce() + Send>
             });
-            self.index.hand_in(turn.position, changes, written).await?;
+            let progress = Progress {
+                position: turn.position,
+                // What is read anew may be as new as this.
+                ahead: self.shared.feed.last(),
+                lags: turn.lags,
+            };
+            self.index.hand_in(progress, changes, written).await?;
             if self.index.damaged() {
                 return Err(Closed);
             }

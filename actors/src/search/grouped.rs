@@ -12,13 +12,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::found::{Found, Hit, Window};
 use super::index::key;
-use super::layout::Layout;
+use super::layout::{Layout, Progress};
 use super::separators::TakenOut;
 use super::words;
 use crate::store::sqlite::codec::{Columns, columns, only, whole};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
-use colloquy_model::position::Position;
 use colloquy_model::time::Timestamp;
 
 /// A word in the label counts as much as one in so many texts.
@@ -129,6 +128,7 @@ impl Layout for Grouped {
     INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);
     CREATE VIRTUAL TABLE label_texts USING fts5(words, content = '', columnsize = 0, tokenize = 'ascii');
     INSERT INTO label_texts (label_texts, rank) VALUES ('secure-delete', 1);";
+    const ANY: &'static str = "SELECT EXISTS(SELECT 1 FROM groups) OR EXISTS(SELECT 1 FROM labels)";
     const PROBE: &'static str = "SELECT
         (SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"')
         + (SELECT count(*) FROM label_texts WHERE label_texts MATCH '\"0zx\"')
@@ -187,10 +187,17 @@ impl Layout for Grouped {
         Ok(texts || labels)
     }
 
-    fn set_position(connection: &Connection, position: Position) -> rusqlite::Result<()> {
+    fn set_progress(connection: &Connection, progress: Progress) -> rusqlite::Result<()> {
+        let Progress {
+            position,
+            ahead,
+            lags,
+        } = progress;
+        // The time is that of what it knows: where something waits, that is not now.
+        let sql = "UPDATE progress SET position = ?1, ahead = ?2, at = iif(?3, at, ?4)";
         connection
-            .prepare_cached("UPDATE progress SET position = ?1, at = ?2")?
-            .execute([position.0, Timestamp::now().0])
+            .prepare_cached(sql)?
+            .execute(params![position.0, ahead.0, lags, Timestamp::now().0])
             .map(|_| ())
     }
 

@@ -66,7 +66,9 @@ impl Desk {
 
     async fn take(&mut self, changes: Vec<GroupChange>) {
         self.position = self.position.next();
-        let handed_in = self.search.hand_in(self.position, changes, None);
+        let handed_in = self
+            .search
+            .hand_in(Progress::at(self.position), changes, None);
         handed_in.await.unwrap();
     }
 
@@ -241,6 +243,32 @@ async fn an_index_that_lags_behind_what_can_be_told_is_begun_anew() {
     assert_eq!(open(at_once, position), position, "nothing is missing");
     assert_eq!(open(Some(SOON), newer), position);
     assert_eq!(open(at_once, newer), Position::ZERO);
+}
+
+#[tokio::test]
+async fn an_index_that_lags_for_some_is_as_old_as_what_it_knows_of_all() {
+    let told_for = Some(Duration::from_millis(50));
+    for (lags, wanted) in [(true, Position::ZERO), (false, Position(2))] {
+        let mut desk = Desk::new();
+        desk.take(vec![group(1, 1, 0), text(1, 1, "word")]).await;
+        assert_eq!(desk.found("word").await, [1]);
+        std::thread::sleep(Duration::from_millis(60));
+        let progress = Progress {
+            lags,
+            ..Progress::at(Position(2))
+        };
+        let change = vec![text(1, 2, "another")];
+        let handed_in = desk.search.hand_in(progress, change, None);
+        handed_in.await.unwrap();
+        desk.search.wait_for(Position(2), SOON).await.unwrap();
+        desk.search.close();
+        let place = Place {
+            told_for,
+            ..place(desk.folder.path())
+        };
+        let (_, position) = Search::<Grouped>::open(&place, Position(3)).unwrap();
+        assert_eq!(position, wanted, "lags: {lags}");
+    }
 }
 
 /// What the index should hold.

@@ -10,7 +10,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::layout::Layout;
+use super::layout::{Layout, Progress};
 use crate::store::sqlite::changed_pages::ChangedPages;
 use crate::store::sqlite::codec::{column, only};
 use crate::store::sqlite::scrubbing::Scrubber;
@@ -81,8 +81,8 @@ pub(super) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connect
 /// An index that can be written.
 pub(super) struct Opened {
     pub(super) connection: Connection,
-    /// The position that the file has reached.
-    pub(super) position: Position,
+    /// How far the file has come.
+    pub(super) progress: Progress,
     /// Knows what is changed from now on.
     pub(super) scrubber: Scrubber,
     /// Whether nothing that was taken out before is in it: not after a crash.
@@ -127,29 +127,7 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
     {
         return Err(Unusable::Worthless("it is of another version"));
     }
-    let position = connection
-        .query_row("SELECT position FROM progress", [], only::<Position>)
-        .optional();
-    // A read of the words too: damage there must not wait for the first search.
-    let readable = connection.query_row(L::PROBE, [], |_| Ok(()));
-    let Ok(Some(position)) = readable.and(position) else {
-        return Err(Unusable::Worthless("it can't be read"));
-    };
-    if position > followed.newest {
-        return Err(Unusable::Worthless(
-            "it knows more than the store, which was put back to an earlier state",
-        ));
-    }
-    // At the beginning everything is taken in anyway.
-    if position > Position::ZERO
-        && position < followed.newest
-        && let Some(told_for) = followed.told_for
-        && L::lags(&connection, told_for)?
-    {
-        return Err(Unusable::Worthless(
-            "it lags behind what the store can still tell of what happened",
-        ));
-    }
+    let progress = progress::<L>(&connection, followed)?;
     merge_in_steps(&connection)?;
     // It is going to be changed, so from now on nothing says that it is scrubbed.
     let was = "UPDATE progress SET scrubbed = 0 WHERE scrubbed = 1";
@@ -161,9 +139,51 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
     erase(&connection)?;
     Ok(Opened {
         connection,
-        position,
+        progress,
         scrubber: Scrubber::new(changed),
         is_scrubbed,
+    })
+}
+
+/// How far the index has come, where what it knows is to be trusted.
+fn progress<L: Layout>(connection: &Connection, followed: Followed) -> Result<Progress, Unusable> {
+    if connection.prepare("SELECT ahead FROM progress").is_err() {
+        let sql = "ALTER TABLE progress ADD COLUMN ahead INTEGER NOT NULL DEFAULT 0";
+        connection.execute(sql, [])?;
+    }
+    let place = |name| {
+        let sql = format!("SELECT {name} FROM progress");
+        connection.query_row(&sql, [], only::<Position>).optional()
+    };
+    let (position, ahead) = (place("position"), place("ahead"));
+    // A read of the words too: damage there must not wait for the first search.
+    let readable = connection.query_row(L::PROBE, [], |_| Ok(()));
+    let (Ok(Some(position)), Ok(Some(ahead))) = (readable.and(position), ahead) else {
+        return Err(Unusable::Worthless("it can't be read"));
+    };
+    if position.max(ahead) > followed.newest {
+        return Err(Unusable::Worthless(
+            "it knows more than the store, which was put back to an earlier state",
+        ));
+    }
+    // What has gone since is told by nothing.
+    if position == Position::ZERO && connection.query_row(L::ANY, [], only::<bool>)? {
+        return Err(Unusable::Worthless("it was left while it was made"));
+    }
+    // At the beginning everything is taken in anyway.
+    if position > Position::ZERO
+        && position < followed.newest
+        && let Some(told_for) = followed.told_for
+        && L::lags(connection, told_for)?
+    {
+        return Err(Unusable::Worthless(
+            "it lags behind what the store can still tell of what happened",
+        ));
+    }
+    Ok(Progress {
+        position,
+        ahead,
+        lags: true,
     })
 }
 

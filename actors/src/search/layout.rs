@@ -8,8 +8,41 @@ use rusqlite::Connection;
 
 use colloquy_model::position::Position;
 
+/// How far an index has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// It knows everything up to here.
+    pub position: Position,
+    /// It may know some of what happened up to here.
+    pub ahead: Position,
+    /// Whether something behind the position waits to be taken in.
+    pub lags: bool,
+}
+
+impl Progress {
+    /// Where everything is known up to here, and nothing further.
+    #[must_use]
+    pub fn at(position: Position) -> Self {
+        Progress {
+            position,
+            ahead: position,
+            lags: false,
+        }
+    }
+
+    /// The progress with what was handed in later.
+    #[must_use]
+    pub(super) fn then(self, later: Self) -> Self {
+        Progress {
+            position: self.position.max(later.position),
+            ahead: self.ahead.max(later.ahead),
+            lags: later.lags,
+        }
+    }
+}
+
 /// The tables of an index: the table `progress` with one row, in it the `position` and whether the pages are
-/// `scrubbed`, the FTS5 table `texts`, and others.
+/// `scrubbed` (the column `ahead` is added where it is missing), the FTS5 table `texts`, and others.
 pub trait Layout: Send + 'static {
     /// Marks the file as one of this layout.
     const APPLICATION_ID: i64;
@@ -17,6 +50,8 @@ pub trait Layout: Send + 'static {
     const VERSION: i64;
     /// Makes the tables.
     const SCHEMA: &'static str;
+    /// A SELECT that tells whether anything was taken in.
+    const ANY: &'static str;
     /// A SELECT that reads some of the words: damage there must not wait for the first search.
     const PROBE: &'static str;
 
@@ -41,10 +76,10 @@ pub trait Layout: Send + 'static {
     ///
     /// # Errors
     /// The file can't be written.
-    fn set_position(connection: &Connection, position: Position) -> rusqlite::Result<()> {
+    fn set_progress(connection: &Connection, progress: Progress) -> rusqlite::Result<()> {
         connection
-            .prepare_cached("UPDATE progress SET position = ?1")?
-            .execute([position.0])
+            .prepare_cached("UPDATE progress SET position = ?1, ahead = ?2")?
+            .execute([progress.position.0, progress.ahead.0])
             .map(|_| ())
     }
 

@@ -19,8 +19,8 @@
 //!   that alone: one account that changes more than the index keeps up with delays no other's searches.
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts, keys of
 //!   trees, copies between the cells of pages, and the log.
-//! - A file that is missing, damaged, of another version, ahead of the store or further behind than
-//!   the store can tell is begun anew from position 0.
+//! - A file that is missing, damaged, of another version, left while it was made, ahead of the store in
+//!   anything or further behind than the store can tell is begun anew from position 0.
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
 //!   whose asker has left; what finds no room in the queue, or waits in it for too long, is
 //!   refused. Memory: 32 MiB of texts that wait, then what happens waits without its text, which is read
@@ -47,24 +47,24 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::OpenFlags;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 pub(crate) use self::backlog::{Pending, TURN_BYTES};
 pub(crate) use self::following::{Adding, Indexer, Source, insist, insist_if_readable};
 pub use self::found::{Found, Hit, Window};
 pub use self::grouped::{FACETS, Group, GroupChange, GroupFilter, Grouped, Label};
-pub use self::layout::Layout;
+pub use self::layout::{Layout, Progress};
 pub use self::titled::{Entry, EntryChange, Titled};
 
 use self::index::{Followed, Opened};
-use self::writer::{Pace, Shared, Work, Writer, Written};
+use self::writer::{Pace, QUEUE_KIB, Shared, Work, Writer, Written};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
@@ -73,10 +73,6 @@ use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::file_lock;
 use colloquy_runtime::threads;
-
-/// Room in the queue, in KiB of text; nothing takes less than one. Whoever's turn comes next waits for
-/// what is in it.
-const QUEUE_KIB: u32 = 1_024;
 
 /// Why the search index could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -175,7 +171,7 @@ impl<L: Layout> Search<L> {
         let path = &resolved(path);
         let Opened {
             connection,
-            position,
+            progress,
             scrubber,
             is_scrubbed,
         } = open_or_begin::<L>(path, Followed { newest, told_for })?;
@@ -186,26 +182,16 @@ impl<L: Layout> Search<L> {
         let no_thread = |error| SearchError::File(path.to_owned(), error);
         let readers =
             Readers::start(names.readers, vec![reader()?, reader()?], reads).map_err(no_thread)?;
-        let (sender, reached) = watch::channel(position);
-        let shared = Arc::new(Shared {
-            reached: sender,
-            room: Arc::new(Semaphore::new(
-                usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX),
-            )),
-            healthy: AtomicBool::new(true),
-            damaged: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            holds_erased: AtomicBool::new(!is_scrubbed),
-            erasings: AtomicU64::new(0),
-            erased: AtomicU64::new(0),
-        });
+        let (sender, reached) = watch::channel(progress.position);
+        let shared = Arc::new(Shared::new(sender, is_scrubbed));
         let (inbox, works) = channel();
         let writer = Writer {
             connection,
             inbox: works,
             shared: Arc::clone(&shared),
             pace,
-            written: position,
+            written: progress.position,
+            progress,
             scrubber,
             unerased: (!is_scrubbed).then(Instant::now),
             erasing: false,
@@ -226,7 +212,7 @@ impl<L: Layout> Search<L> {
                 shared,
                 reached,
             },
-            position,
+            progress.position,
         ))
     }
 
@@ -235,17 +221,17 @@ impl<L: Layout> Search<L> {
     /// # Errors
     /// [`Closed`].
     pub async fn reached(&self, position: Position) -> Result<(), Closed> {
-        self.hand_in(position, Vec::new(), None).await
+        self.hand_in(Progress::at(position), Vec::new(), None).await
     }
 
-    /// Makes these changes, in their order; with them everything up to the position has been handed
-    /// in. Waits while the queue is full. `written` is called once searches know them.
+    /// Makes these changes, in their order; with them the index has come as far as `progress` says.
+    /// Waits while the queue is full. `written` is called once searches know them.
     ///
     /// # Errors
     /// [`Closed`].
     pub async fn hand_in(
         &self,
-        position: Position,
+        progress: Progress,
         changes: Vec<L::Change>,
         written: Option<Written>,
     ) -> Result<(), Closed> {
@@ -260,7 +246,7 @@ impl<L: Layout> Search<L> {
         match &*self.inbox.lock() {
             Some(inbox) => inbox
                 .send(Work {
-                    position,
+                    progress,
                     changes,
                     room,
                     written,
@@ -333,6 +319,11 @@ impl<L: Layout> Search<L> {
         self.shared.healthy.load(Ordering::Relaxed)
     }
 
+    /// Whether it takes nothing any more.
+    fn is_closed(&self) -> bool {
+        self.shared.room.is_closed()
+    }
+
     /// Whether the file has turned out to be damaged: closing deletes it, and the next opening
     /// begins anew.
     #[must_use]
@@ -376,7 +367,8 @@ impl Search<Titled> {
     /// [`Closed`].
     pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
         let change = EntryChange::Put(Box::new(entry));
-        self.hand_in(position, vec![change], None).await
+        self.hand_in(Progress::at(position), vec![change], None)
+            .await
     }
 
     /// Takes a text out, if there is one.
@@ -384,8 +376,12 @@ impl Search<Titled> {
     /// # Errors
     /// [`Closed`].
     pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
-        self.hand_in(position, vec![EntryChange::Remove(number)], None)
-            .await
+        self.hand_in(
+            Progress::at(position),
+            vec![EntryChange::Remove(number)],
+            None,
+        )
+        .await
     }
 
     /// What fits in this tenant: the part of it that is wanted. All words of the query must be in

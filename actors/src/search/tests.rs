@@ -415,6 +415,45 @@ async fn what_was_taken_out_is_gone_from_the_disk() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_left_while_it_was_made_or_knows_more_than_the_store_is_begun_anew() {
+    let up_to = |position, ahead| Progress {
+        position: Position(position),
+        ahead: Position(ahead),
+        lags: true,
+    };
+    let table = [
+        (up_to(0, 0), 9, 0, "what has gone since is told by nothing"),
+        (up_to(3, 7), 9, 3, "it lags for some"),
+        (up_to(3, 7), 7, 3, "it lags for some"),
+        (
+            up_to(3, 7),
+            6,
+            0,
+            "of some it knows what the store does not",
+        ),
+    ];
+    for (progress, newest, wanted, why) in table {
+        let desk = Desk::new();
+        let entry = Entry {
+            number: EntityNumber(1),
+            tenant: mine(),
+            title: "word".into(),
+            content: String::new(),
+        };
+        let change = EntryChange::Put(Box::new(entry));
+        let (written, is_written) = tokio::sync::oneshot::channel();
+        let written = Box::new(|| written.send(()).unwrap());
+        let handed_in = desk.search.hand_in(progress, vec![change], Some(written));
+        handed_in.await.unwrap();
+        is_written.await.unwrap();
+        let (desk, position) = desk.reopened(Position(newest));
+        assert_eq!(position, Position(wanted), "{why}");
+        let found = desk.search.find(mine(), "word", window(1, 0)).await;
+        assert_eq!(found.unwrap().total, u64::from(wanted > 0), "{why}");
+    }
+}
+
+#[tokio::test]
 async fn a_missing_damaged_foreign_or_too_new_file_is_begun_anew() {
     type Spoil = fn(&Path);
     let spoils: [(&str, Spoil); 5] = [

@@ -60,6 +60,7 @@ impl Layout for Titled {
     CREATE VIRTUAL TABLE texts USING fts5(title, content, content = '', tokenize = 'ascii');
     INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1);
     INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);";
+    const ANY: &'static str = "SELECT EXISTS(SELECT 1 FROM entries)";
     const PROBE: &'static str = "SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"'";
 
     type Change = EntryChange;

@@ -11,11 +11,14 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
-use super::layout::Layout;
+use super::layout::{Layout, Progress};
 use crate::store::sqlite::scrubbing::Scrubber;
 use colloquy_model::position::Position;
 use colloquy_runtime::offload;
 
+/// Room in the queue, in KiB of text; nothing takes less than one. Whoever's turn comes next waits for
+/// what is in it.
+pub(super) const QUEUE_KIB: u32 = 1_024;
 /// How many texts one transaction takes at most.
 const BATCH_TEXTS_MAX: usize = 512;
 /// Bytes of text from which a transaction takes no further one: commits to the store wait until the disk
@@ -55,8 +58,8 @@ impl Default for Pace {
 
 /// What the writer is asked to do at once.
 pub(super) struct Work<L: Layout> {
-    /// Where in the feed it happened.
-    pub(super) position: Position,
+    /// How far the index has come with it.
+    pub(super) progress: Progress,
     /// What is to be done to the index because of it; nothing: only the position.
     pub(super) changes: Vec<L::Change>,
     /// The room that it takes in the queue, until it is done.
@@ -89,6 +92,20 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    pub(super) fn new(reached: watch::Sender<Position>, is_scrubbed: bool) -> Self {
+        let room = usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX);
+        Shared {
+            reached,
+            room: Arc::new(Semaphore::new(room)),
+            healthy: AtomicBool::new(true),
+            damaged: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            holds_erased: AtomicBool::new(!is_scrubbed),
+            erasings: AtomicU64::new(0),
+            erased: AtomicU64::new(0),
+        }
+    }
+
     /// Remembers if this error means that the file is damaged.
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
@@ -104,6 +121,8 @@ pub(super) struct Writer<L: Layout> {
     pub(super) pace: Pace,
     /// The position that stands in the file.
     pub(super) written: Position,
+    /// The progress with all that was handed in.
+    pub(super) progress: Progress,
     pub(super) scrubber: Scrubber,
     /// Since when there is something that was taken out since erasing began.
     pub(super) unerased: Option<Instant>,
@@ -121,25 +140,25 @@ struct Batch<L: Layout> {
     /// Where in there what is told of a text stands.
     places: HashMap<L::Subject, usize>,
     bytes: usize,
-    position: Position,
+    progress: Progress,
     rooms: Vec<OwnedSemaphorePermit>,
     written: Vec<Written>,
 }
 
 impl<L: Layout> Batch<L> {
-    fn up_to(position: Position) -> Self {
+    fn up_to(progress: Progress) -> Self {
         Batch {
             changes: Vec::new(),
             places: HashMap::new(),
             bytes: 0,
-            position,
+            progress,
             rooms: Vec::new(),
             written: Vec::new(),
         }
     }
 
     fn add(&mut self, work: Work<L>) {
-        self.position = self.position.max(work.position);
+        self.progress = self.progress.then(work.progress);
         self.rooms.push(work.room);
         self.written.extend(work.written);
         for change in work.changes {
@@ -170,7 +189,7 @@ impl<L: Layout> Writer<L> {
             };
             match self.inbox.recv_timeout(patience) {
                 Ok(first) => {
-                    let mut batch = Batch::up_to(first.position);
+                    let mut batch = Batch::up_to(self.progress);
                     batch.add(first);
                     self.gather(&mut batch);
                     if !self.take_in(&mut batch) {
@@ -228,9 +247,10 @@ impl<L: Layout> Writer<L> {
                 }
             }
         }
+        self.progress = batch.progress;
         self.shared.reached.send_if_modified(|reached| {
-            let further = batch.position > *reached;
-            *reached = batch.position.max(*reached);
+            let further = batch.progress.position > *reached;
+            *reached = batch.progress.position.max(*reached);
             further
         });
         batch.written.drain(..).for_each(|written| written());
@@ -252,10 +272,9 @@ impl<L: Layout> Writer<L> {
 
     /// Writes down how far it has come where no text did.
     fn write_position(&mut self) {
-        let position = *self.shared.reached.borrow();
-        if position > self.written {
+        if self.progress.position > self.written {
             // Unwritten, it is tried again with the next chore, or indexed once more.
-            let _ = self.write(&Batch::up_to(position));
+            let _ = self.write(&Batch::up_to(self.progress));
         }
     }
 
@@ -264,7 +283,7 @@ impl<L: Layout> Writer<L> {
         let written = self.transact(batch);
         match &written {
             Ok(erased) => {
-                self.written = batch.position;
+                self.written = batch.progress.position;
                 self.unmerged |= !batch.changes.is_empty();
                 if *erased {
                     self.unerased.get_or_insert_with(Instant::now);
@@ -288,7 +307,7 @@ impl<L: Layout> Writer<L> {
         let _pin = offload::pin_if_long(batch.bytes);
         let transaction = self.connection.transaction()?;
         let taken_out = L::write(&transaction, &batch.changes)?;
-        L::set_position(&transaction, batch.position)?;
+        L::set_progress(&transaction, batch.progress)?;
         transaction.commit()?;
         Ok(taken_out)
     }

@@ -9,14 +9,15 @@ use std::sync::OnceLock;
 
 use colloquy_runtime::threads;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Directive;
 use tracing_subscriber::reload::Handle;
 
 use crate::config;
 
-/// Sets what is logged.
-type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
+/// Changes what is logged.
+type ChangeFilter = Box<dyn Fn(&dyn Fn(&mut EnvFilter)) + Send + Sync>;
 
-static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
+static CHANGE_FILTER: OnceLock<ChangeFilter> = OnceLock::new();
 
 /// Starts it; panics go there too.
 pub(crate) fn start(settings: &config::Log) {
@@ -32,17 +33,17 @@ pub(crate) fn start(settings: &config::Log) {
         "json" => {
             let lines = lines.json().flatten_event(true).with_current_span(false);
             let lines = lines.with_span_list(false).with_filter_reloading();
-            SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+            CHANGE_FILTER.get_or_init(|| changing(lines.reload_handle()));
             lines.try_init()
         }
         "compact" => {
             let lines = lines.compact().with_filter_reloading();
-            SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+            CHANGE_FILTER.get_or_init(|| changing(lines.reload_handle()));
             lines.try_init()
         }
         _ => {
             let lines = lines.with_filter_reloading();
-            SET_FILTER.get_or_init(|| setting(lines.reload_handle()));
+            CHANGE_FILTER.get_or_init(|| changing(lines.reload_handle()));
             lines.try_init()
         }
     };
@@ -52,15 +53,24 @@ pub(crate) fn start(settings: &config::Log) {
 
 /// Logs what this level says from now on.
 pub(crate) fn set_level(level: &str) {
-    if let Some(set) = SET_FILTER.get() {
-        set(filter(level));
+    if let Some(change) = CHANGE_FILTER.get() {
+        change(&|current| *current = filter(level));
     }
 }
 
-fn setting<S: 'static>(handle: Handle<EnvFilter, S>) -> SetFilter {
-    Box::new(move |filter| {
-        if let Err(error) = handle.reload(filter) {
-            tracing::warn!(%error, "the level of the log stays as it was");
+/// Logs no more what becomes of new connections: the server stops, and one that comes while the workers
+/// end would be an error.
+pub(crate) fn leave_out_new_connections() {
+    if let (Some(change), Ok(quiet)) = (CHANGE_FILTER.get(), "actix_server::accept=off".parse()) {
+        let quiet: Directive = quiet;
+        change(&|current| *current = std::mem::take(current).add_directive(quiet.clone()));
+    }
+}
+
+fn changing<S: 'static>(handle: Handle<EnvFilter, S>) -> ChangeFilter {
+    Box::new(move |change| {
+        if let Err(error) = handle.modify(|current| change(current)) {
+            tracing::warn!(%error, "what is logged stays as it was");
         }
     })
 }

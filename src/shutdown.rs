@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use actix_web::dev::Server;
 
 use crate::http::AppState;
+use crate::log;
 use crate::service_manager;
 use crate::signals::Signals;
 
@@ -48,9 +49,10 @@ pub(crate) async fn serve_until_told(
     app.system.drain();
     app.system.drained(left(end)).await;
     let stopping = async {
-        // First: a connection that is taken while the workers end would be logged as if they had
-        // died.
+        // A connection that is taken while the workers end would be logged as if they had died. Behind the
+        // answer to this, the thread that takes them may have one in its hands.
         handle.pause().await;
+        log::leave_out_new_connections();
         handle.stop(true).await;
     };
     if tokio::time::timeout(left(end), stopping).await.is_err() {

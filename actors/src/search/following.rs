@@ -49,7 +49,7 @@ pub(crate) trait Source: Send + Sync + 'static {
     /// Adds everything that there is.
     async fn add_all(&self, to: &Adding<'_, Self::Pending>);
 
-    /// Adds what happened.
+    /// Adds what the index has to take in for an event or a new name.
     async fn add(&self, happened: FeedRow, to: &Adding<'_, Self::Pending>);
 
     /// What of the index is to be changed for it, as it is now.
@@ -91,7 +91,7 @@ struct Shared<S: Source> {
     open: Mutex<Open<S>>,
     /// The last position that somebody waits for.
     wanted: watch::Sender<Position>,
-    /// Whether the thread has begun before, and panicked.
+    /// Whether the thread has begun: where it begins again, it has panicked.
     has_begun: AtomicBool,
 }
 

@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::tests::reached;
 use super::*;
 use colloquy_model::caller::Mode;
+use colloquy_model::entity_number::EntityNumber;
 
 const SOON: Duration = Duration::from_secs(20);
 const WORDS: [&str; 5] = ["ant", "bee", "cat", "dog", "bees"];
@@ -73,7 +75,7 @@ impl Desk {
     }
 
     async fn find(&self, query: &str, filter: GroupFilter) -> Found {
-        self.search.wait_for(self.position, SOON).await.unwrap();
+        reached(&self.search, self.position).await;
         let all = Window {
             limit: 1_000,
             offset: 0,
@@ -260,7 +262,7 @@ async fn an_index_that_lags_for_some_is_as_old_as_what_it_knows_of_all() {
         let change = vec![text(1, 2, "another")];
         let handed_in = desk.search.hand_in(progress, change, None);
         handed_in.await.unwrap();
-        desk.search.wait_for(Position(2), SOON).await.unwrap();
+        reached(&desk.search, Position(2)).await;
         desk.search.close();
         let place = Place {
             told_for,

@@ -68,7 +68,6 @@ use self::writer::{Pace, QUEUE_KIB, Shared, Work, Writer, Written};
 use crate::store::sqlite::readers::Readers;
 use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
-use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
 use colloquy_runtime::file_lock;
@@ -95,11 +94,6 @@ pub enum SearchError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the search index takes nothing any more")]
 pub struct Closed;
-
-/// The index did not come so far in time: for the asker a 503 that did nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the search index has not come so far yet")]
-pub struct Behind;
 
 /// Where an index is, and how it is kept.
 #[derive(Debug, Clone)]
@@ -216,14 +210,6 @@ impl<L: Layout> Search<L> {
         ))
     }
 
-    /// Tells that everything up to this position has been handed in.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub async fn reached(&self, position: Position) -> Result<(), Closed> {
-        self.hand_in(Progress::at(position), Vec::new(), None).await
-    }
-
     /// Makes these changes, in their order; with them the index has come as far as `progress` says.
     /// Waits while the queue is full. `written` is called once searches know them.
     ///
@@ -271,21 +257,6 @@ impl<L: Layout> Search<L> {
     fn is_erased_behind(&self, erasings: u64) -> bool {
         let later = self.shared.erased.load(Ordering::Acquire) > erasings;
         later || !self.shared.holds_erased.load(Ordering::Acquire)
-    }
-
-    /// Waits until searches know everything up to this position.
-    ///
-    /// # Errors
-    /// [`Behind`], when the time is over.
-    pub async fn wait_for(&self, position: Position, timeout: Duration) -> Result<(), Behind> {
-        let mut reached = self.reached.clone();
-        let there =
-            tokio::time::timeout(timeout, reached.wait_for(|reached| *reached >= position)).await;
-        if there.is_ok_and(|there| there.is_ok()) {
-            Ok(())
-        } else {
-            Err(Behind)
-        }
     }
 
     /// Reads in the turn of this tenant's account.
@@ -361,29 +332,6 @@ impl<L: Layout> Drop for Search<L> {
 }
 
 impl Search<Titled> {
-    /// Takes in a text, in place of the one with the same number. Waits while the queue is full.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub async fn put(&self, position: Position, entry: Entry) -> Result<(), Closed> {
-        let change = EntryChange::Put(Box::new(entry));
-        self.hand_in(Progress::at(position), vec![change], None)
-            .await
-    }
-
-    /// Takes a text out, if there is one.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub async fn remove(&self, position: Position, number: EntityNumber) -> Result<(), Closed> {
-        self.hand_in(
-            Progress::at(position),
-            vec![EntryChange::Remove(number)],
-            None,
-        )
-        .await
-    }
-
     /// What fits in this tenant: the part of it that is wanted. All words of the query must be in
     /// title or content, whatever their case and accents; those in quotation marks one behind the
     /// other; the last may go on. No query is wrong: one without a word finds nothing.

@@ -13,6 +13,7 @@ use rusqlite::Connection;
 
 use super::*;
 use colloquy_model::caller::Mode;
+use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -48,6 +49,13 @@ fn place(path: &Path) -> Place {
             readers: "search",
         },
     }
+}
+
+/// Waits until searches know everything that was handed in up to this position.
+pub(super) async fn reached<L: Layout>(search: &Search<L>, position: Position) {
+    let mut reached = search.reached.clone();
+    let there = reached.wait_for(|reached| *reached >= position);
+    tokio::time::timeout(SOON, there).await.unwrap().unwrap();
 }
 
 fn window(limit: usize, offset: usize) -> Window {
@@ -88,6 +96,11 @@ impl Desk {
         (Desk { search, ..self }, position)
     }
 
+    async fn hand_in(&self, change: EntryChange) -> Result<(), Closed> {
+        let progress = Progress::at(self.position);
+        self.search.hand_in(progress, vec![change], None).await
+    }
+
     async fn put_in(&mut self, tenant: Tenant, number: u64, title: &str, content: &str) {
         self.position = self.position.next();
         let entry = Entry {
@@ -96,7 +109,8 @@ impl Desk {
             title: title.into(),
             content: content.into(),
         };
-        self.search.put(self.position, entry).await.unwrap();
+        let change = EntryChange::Put(Box::new(entry));
+        self.hand_in(change).await.unwrap();
     }
 
     async fn put(&mut self, number: u64, title: &str, content: &str) {
@@ -105,14 +119,12 @@ impl Desk {
 
     async fn remove(&mut self, number: u64) {
         self.position = self.position.next();
-        self.search
-            .remove(self.position, EntityNumber(number))
-            .await
-            .unwrap();
+        let change = EntryChange::Remove(EntityNumber(number));
+        self.hand_in(change).await.unwrap();
     }
 
     async fn found_in(&self, tenant: Tenant, query: &str) -> Vec<u64> {
-        self.search.wait_for(self.position, SOON).await.unwrap();
+        reached(&self.search, self.position).await;
         let found = self
             .search
             .find(tenant, query, window(10_000, 0))
@@ -254,7 +266,7 @@ async fn how_rare_a_word_is_elsewhere_moves_nothing() {
     desk.put(2, "beta", "").await;
     desk.put(3, "alpha beta", "").await;
     let ranks = async |desk: &Desk| {
-        desk.search.wait_for(desk.position, SOON).await.unwrap();
+        reached(&desk.search, desk.position).await;
         let alpha = desk
             .search
             .find(mine(), "alpha", window(1, 0))
@@ -345,21 +357,22 @@ async fn a_text_replaces_the_one_before_and_a_removed_one_is_not_found() {
 #[tokio::test]
 async fn positions_without_texts_are_reached_and_written_down_too() {
     let desk = Desk::new();
-    assert_eq!(
+    let all_up_to = |position| {
         desk.search
-            .wait_for(Position(5), Duration::from_millis(30))
-            .await,
-        Err(Behind)
-    );
-    desk.search.reached(Position(5)).await.unwrap();
-    desk.search.wait_for(Position(5), SOON).await.unwrap();
+            .hand_in(Progress::at(position), Vec::new(), None)
+    };
+    all_up_to(Position(5)).await.unwrap();
+    reached(&desk.search, Position(5)).await;
     let (desk, position) = desk.reopened(Position(i64::MAX));
     assert_eq!(
         (position, desk.search.position()),
         (Position(5), Position(5))
     );
     desk.search.close();
-    assert_eq!(desk.search.reached(Position(6)).await, Err(Closed));
+    let handed_in = desk
+        .search
+        .hand_in(Progress::at(Position(6)), Vec::new(), None);
+    assert_eq!(handed_in.await, Err(Closed));
 }
 
 #[tokio::test]
@@ -389,7 +402,7 @@ async fn what_was_taken_out_is_gone_from_the_disk() {
     assert!(holds(&desk.bytes(), "wombat55"));
     desk.remove(500).await;
     desk.put(501, "New", "something else").await;
-    desk.search.wait_for(desk.position, SOON).await.unwrap();
+    reached(&desk.search, desk.position).await;
     let begun = Instant::now();
     let markers = [
         "quagmire77",
@@ -611,12 +624,8 @@ async fn a_file_that_turns_out_to_be_damaged_while_running_is_deleted_with_the_c
     std::fs::write(desk.path(), bytes).unwrap();
     for number in 1..=2_000 {
         desk.position = desk.position.next();
-        if desk
-            .search
-            .remove(desk.position, EntityNumber(number))
-            .await
-            .is_err()
-        {
+        let change = EntryChange::Remove(EntityNumber(number));
+        if desk.hand_in(change).await.is_err() {
             break;
         }
     }
@@ -630,7 +639,7 @@ async fn a_file_that_turns_out_to_be_damaged_while_running_is_deleted_with_the_c
     let (mut desk, position) = desk.reopened(Position(i64::MAX));
     assert_eq!(position, Position(0));
     desk.put(1, "word", "").await;
-    assert!(desk.search.wait_for(desk.position, SOON).await.is_ok());
+    reached(&desk.search, desk.position).await;
 }
 
 #[test]
@@ -650,7 +659,7 @@ fn no_query_is_wrong() {
         ]) {
             desk.put(number, text, text).await;
         }
-        desk.search.wait_for(desk.position, SOON).await.unwrap();
+        reached(&desk.search, desk.position).await;
         let long = ["word ", "\"", "東", "a\"b ", "(", "é"].map(|part| part.repeat(2_000));
         for query in &long {
             desk.search

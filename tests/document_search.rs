@@ -160,10 +160,69 @@ async fn an_update_replaces_what_is_found_at_once() {
     );
 }
 
+/// Words that make a text long, of which the index takes in a part at a time.
+fn filler() -> String {
+    (0..40_000).map(|n| format!("filler{n} ")).collect()
+}
+
+#[tokio::test]
+async fn a_long_document_is_found_by_all_that_a_short_one_is() {
+    let (_account, c) = account_with_client().await;
+    let filler = filler();
+    let short = titled(&c, "Guide", "ostrich egg, penguin\n").await;
+    let at = titled(&c, "Atlas", &format!("Ostrich {filler} Crème brûlée\n")).await;
+    let [long, short] = [&at, &short].map(|at| vec![id_of(at).to_owned()]);
+    for (q, found) in [
+        ("ostrich creme", &long),
+        ("\"creme brulee\"", &long),
+        ("\"ostrich filler0\"", &long),
+        ("\"filler19999 filler20000\"", &long),
+        ("atlas filler39999", &long),
+        ("bruleé", &long),
+        ("filler3999", &long),
+        ("ostrich egg", &short),
+        ("\"ostrich egg\" penguin", &short),
+    ] {
+        assert_eq!(finds(&c, q).await, *found, "{q}");
+    }
+    for nothing in ["\"filler1 filler3\"", "ostrich absent", "\"atlas ostrich\""] {
+        assert!(finds(&c, nothing).await.is_empty(), "{nothing}");
+    }
+    assert_eq!(search(&c, "ostrich").await.total(), 2);
+    let contents = [
+        "short pelican\n".to_owned(),
+        format!("{filler} pelican\n"),
+        format!("{filler} flamingo\n"),
+        "short flamingo\n".to_owned(),
+    ];
+    let mut before = "brulee".to_owned();
+    for content in contents {
+        c.put(&at, json!({"content": content})).await.expect(200);
+        let word = content.split_whitespace().next_back().unwrap();
+        assert_eq!(finds(&c, word).await, long, "{word}");
+        assert_eq!(
+            finds(&c, &before).await.is_empty(),
+            before != word,
+            "{before}"
+        );
+        assert_eq!(
+            finds(&c, "filler7").await.len(),
+            usize::from(content.contains("filler7 "))
+        );
+        before = word.to_owned();
+    }
+}
+
 #[tokio::test]
 async fn the_bin_hides_and_restoring_finds_again() {
+    for content in ["narwhal\n".to_owned(), format!("{} narwhal\n", filler())] {
+        hidden_and_found_again(&content).await;
+    }
+}
+
+async fn hidden_and_found_again(content: &str) {
     let (_account, c) = account_with_client().await;
-    let at = titled(&c, "Guide", "narwhal\n").await;
+    let at = titled(&c, "Guide", content).await;
     let id = vec![id_of(&at).to_owned()];
     assert_eq!(finds(&c, "narwhal").await, id);
     c.delete(&at).await.expect(204);
@@ -259,9 +318,12 @@ async fn a_search_knows_everything_after_kill_9() {
     let account = server.account().await;
     let key = account.test_key().to_owned();
     let c = account.test();
+    let filler = &filler();
     let made = futures_util::future::join_all((0..40).map(|n| {
         let c = c.clone();
-        async move { titled(&c, "Guide", &format!("quokka number{n}end\n")).await }
+        // Some are still being taken in.
+        let words = if n % 8 == 0 { filler.as_str() } else { "" };
+        async move { titled(&c, "Guide", &format!("quokka {words} number{n}end\n")).await }
     }))
     .await;
     server.restart();
@@ -296,6 +358,12 @@ async fn thirty_seconds_after_erasing_no_file_holds_the_words() {
         word("oldword"),
         word("commentword"),
     );
+    let (long, replaced) = (word("longword"), word("replacedword"));
+    let at_length = titled(&c, &title, &format!("{} {replaced}\n", filler())).await;
+    assert_eq!(finds(&c, &replaced).await, [id_of(&at_length)]);
+    assert!(!server.places_with(&replaced).is_empty());
+    c.write(&at_length, &format!("{} {long}\n", filler())).await;
+    assert_eq!(finds(&c, &long).await, [id_of(&at_length)]);
     let body = json!({"title": title, "content": format!("it was {old}\n")});
     let made = c
         .post(DOCUMENTS, body)
@@ -311,14 +379,16 @@ async fn thirty_seconds_after_erasing_no_file_holds_the_words() {
     .await
     .expect(201);
     assert_eq!(finds(&c, &content).await, [id_of(at)]);
-    let words = [&title, &content, &old, &said];
-    for word in words {
+    let words = [&title, &content, &old, &said, &long, &replaced];
+    for word in words.into_iter().filter(|word| **word != replaced) {
         assert!(
             !server.places_with(word).is_empty(),
             "the search is blind: {word} was never in a file"
         );
     }
-    c.delete(&format!("{at}?permanent=true")).await.expect(204);
+    for at in [at, &at_length] {
+        c.delete(&format!("{at}?permanent=true")).await.expect(204);
+    }
     // Something goes on meanwhile, as it would.
     for _ in 0..50 {
         c.document("ordinary\n").await;

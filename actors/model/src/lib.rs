@@ -19,7 +19,8 @@
 //! - [`damage`]: stored data that can't be read back.
 //! - [`client`], [`access_token`], [`scope`], [`signing_key`]: the words of OAuth 2.0.
 //! - [`supervision`]: what operators have changed of how actors are supervised.
-//! - [`json`], [`present`], [`random`], [`coded_enum!`]: how such values are written, read and made.
+//! - [`json`], [`leb128`], [`present`], [`random`], [`coded_enum!`]: how such values are written, read and
+//!   made.
 
 mod coded_enum;
 
@@ -53,6 +54,7 @@ pub mod idempotency;
 pub mod interval;
 pub mod json;
 pub mod key;
+pub mod leb128;
 pub mod metadata;
 pub mod network;
 pub mod node;

@@ -316,8 +316,8 @@ impl Source for Conversations {
         }
     }
 
-    async fn changes(&self, changed: Changed) -> Vec<GroupChange> {
-        match changed {
+    async fn changes(&self, changed: Changed, _: bool) -> Result<Vec<GroupChange>, Changed> {
+        Ok(match changed {
             Changed::Other(change) => vec![change],
             Changed::Message {
                 tenant,
@@ -339,7 +339,7 @@ impl Source for Conversations {
                 });
                 Vec::from_iter(changed)
             }
-        }
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::store::StoredComment;
 use colloquy_model::damage::Unreadable;
 use colloquy_model::id::{CommentId, DocumentId, UserId, VersionId};
 use colloquy_model::json::text;
+use colloquy_model::leb128;
 use colloquy_model::time::Timestamp;
 
 /// A comment's own part, who wrote what and when; the lines that it stands on are its [`Anchor`].
@@ -190,10 +191,10 @@ impl Anchors {
                 AnchoredTo::Version(version) => (1, version),
                 AnchoredTo::Outdated(version) => (2, version),
             };
-            put(&mut bytes, anchor.number - last);
-            put(&mut bytes, anchor.lines.start());
-            put(&mut bytes, anchor.lines.end() - anchor.lines.start());
-            put(&mut bytes, version * 3 + kind);
+            leb128::put(&mut bytes, anchor.number - last);
+            leb128::put(&mut bytes, anchor.lines.start());
+            leb128::put(&mut bytes, anchor.lines.end() - anchor.lines.start());
+            leb128::put(&mut bytes, version * 3 + kind);
             last = anchor.number;
         }
         bytes.into()
@@ -205,10 +206,10 @@ impl Anchors {
         let mut rest = bytes;
         let mut number = 0_u64;
         while !rest.is_empty() {
-            number = number.checked_add(take(&mut rest)?)?;
-            let start = take(&mut rest)?;
-            let lines = LineRange::of(start, start.checked_add(take(&mut rest)?)?);
-            let anchored_to = take(&mut rest)?;
+            number = number.checked_add(leb128::take(&mut rest)?)?;
+            let start = leb128::take(&mut rest)?;
+            let lines = LineRange::of(start, start.checked_add(leb128::take(&mut rest)?)?);
+            let anchored_to = leb128::take(&mut rest)?;
             let anchored_to = match anchored_to % 3 {
                 0 => AnchoredTo::Head,
                 1 => AnchoredTo::Version(anchored_to / 3),
@@ -347,28 +348,6 @@ impl Comments {
             Arc::make_mut(&mut self.anchors).list.remove(place);
         }
     }
-}
-
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
-        number >>= 7;
-    }
-    bytes.push(u8::try_from(number).unwrap_or_default());
-}
-
-/// The next number; none where the bytes end before it does.
-fn take(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

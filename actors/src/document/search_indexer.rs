@@ -158,26 +158,37 @@ impl Source for Documents {
     }
 
     /// The document as it is now, or that it is not to be found.
-    async fn changes(&self, Changed { tenant, number }: Changed) -> Vec<EntryChange> {
-        let entry = insist_if_readable(async || self.entry(tenant, number).await).await;
-        vec![match entry.flatten() {
-            Some(entry) => EntryChange::Put(Box::new(entry)),
-            None => EntryChange::Remove(number),
-        }]
+    async fn changes(&self, changed: Changed, is_room: bool) -> Result<Vec<EntryChange>, Changed> {
+        let found = insist_if_readable(async || self.found(changed, is_room).await).await;
+        match found.unwrap_or(ToBeFound::Nothing) {
+            ToBeFound::Nothing => Ok(vec![EntryChange::Remove(changed.number)]),
+            ToBeFound::Entry(entry) => {
+                let _pin = offload::pin_if_long(entry.content.len());
+                Ok(EntryChange::put(entry))
+            }
+            ToBeFound::LongOne => Err(changed),
+        }
     }
 }
 
+/// What is to be found of a document.
+enum ToBeFound {
+    Nothing,
+    Entry(Entry),
+    /// A long text, for which there was no room.
+    LongOne,
+}
+
 impl Documents {
-    /// What is to be found of a document.
-    async fn entry(
+    async fn found(
         &self,
-        tenant: Tenant,
-        number: EntityNumber,
-    ) -> Result<Option<Entry>, ReadError> {
+        Changed { tenant, number }: Changed,
+        is_room: bool,
+    ) -> Result<ToBeFound, ReadError> {
         let store = &self.store;
         let Some(IndexedDocument { row, is_deleted }) = store.document(tenant, number).await?
         else {
-            return Ok(None);
+            return Ok(ToBeFound::Nothing);
         };
         let facts = Facts::stored(
             DocumentId::from_parts(row.subject.number, row.subject.tail),
@@ -187,9 +198,12 @@ impl Documents {
             .version(Tenant::OPERATORS, row.subject, facts.head)
             .await?
         else {
-            return Ok(None);
+            return Ok(ToBeFound::Nothing);
         };
         let bytes = unpacked_bytes(&frames);
+        if EntryChange::is_long(bytes) && !is_room {
+            return Ok(ToBeFound::LongOne);
+        }
         // In the house's own name: what the index waits for, no account's requests hold up.
         let request = ComputeRequest {
             tenant: Tenant::OPERATORS,
@@ -209,7 +223,7 @@ impl Documents {
         let (content, _) = unpacked.ok_or(ReadError::Unreadable)?;
         // It goes before the text is handed in: the queue may be full for as long as the disk is.
         drop(permit);
-        Ok(Some(Entry {
+        Ok(ToBeFound::Entry(Entry {
             number,
             tenant: match is_deleted {
                 true => deleted(tenant),

@@ -42,24 +42,31 @@ pub(super) struct Backlog<T: Pending> {
     changed: watch::Sender<()>,
 }
 
-/// What is to be handed in next.
-#[derive(Debug)]
-pub(super) struct Turn<T> {
-    /// Items of one account; none where only the position has moved.
-    pub(super) items: Vec<T>,
-    /// With the items, everything up to here is handed in.
+/// How far what happened is handed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HandedIn {
+    /// Everything up to here.
     pub(super) position: Position,
     /// Whether something behind that waits.
     pub(super) lags: bool,
-    /// Whose items.
-    pub(super) account: Option<u32>,
+}
+
+/// What is to be handed in next.
+#[derive(Debug)]
+pub(super) enum Turn<T> {
+    /// The next items of an account, which happened behind this position; one at least.
+    Items(u32, Position, Vec<T>),
+    /// What is left of the items of an account's last turn.
+    Rest(u32),
+    /// Nothing: only [`Backlog::handed_in`] has moved.
+    Nothing,
 }
 
 struct Lanes<T: Pending> {
     by_account: HashMap<u32, Lane<T>>,
-    /// The accounts that have items which wait, each once; the first one has the next turn.
+    /// The accounts of which something is to be handed in, each once; the first one has the next turn.
     turns: VecDeque<u32>,
-    /// How many of the items that wait happened behind each position.
+    /// How many of the items that are not handed in happened behind each position.
     behind: BTreeMap<Position, usize>,
     /// Everything up to here was added.
     added: Position,
@@ -74,6 +81,10 @@ struct Lane<T: Pending> {
     waiting: VecDeque<(Position, T)>,
     subjects: HashSet<T::Subject>,
     bytes: usize,
+    /// Behind which position the items happened that are handed in with further turns.
+    rest: Option<Position>,
+    /// Whether its next item is a long text that waits until others are put in.
+    needs_room: bool,
     /// Behind which position each happened that is not in the index, those that wait with them.
     missing: VecDeque<Position>,
 }
@@ -84,6 +95,8 @@ impl<T: Pending> Default for Lane<T> {
             waiting: VecDeque::new(),
             subjects: HashSet::new(),
             bytes: 0,
+            rest: None,
+            needs_room: false,
             missing: VecDeque::new(),
         }
     }
@@ -131,21 +144,43 @@ impl<T: Pending> Backlog<T> {
         self.changed.send_replace(());
     }
 
-    /// What comes next. Waits while there is nothing.
-    pub(super) async fn next(&self) -> Turn<T> {
+    /// What comes next; where there is no room for a further long text, nothing of an account whose next
+    /// item is one. Waits while there is nothing.
+    pub(super) async fn next(&self, is_room: bool) -> Turn<T> {
         let mut turn = None;
         self.until(|lanes| {
-            turn = turn.take().or_else(|| lanes.next());
+            turn = turn.take().or_else(|| lanes.next(is_room));
             turn.is_some()
         })
         .await;
-        // Behind the wait there is one; an empty one changes nothing.
-        turn.unwrap_or(Turn {
-            items: Vec::new(),
-            position: Position::ZERO,
-            lags: true,
-            account: None,
-        })
+        turn.unwrap_or(Turn::Nothing)
+    }
+
+    /// Items of an account's turn come again once there is room: they happened behind this position, the
+    /// first of them is a long text.
+    pub(super) fn put_back(&self, account: u32, behind: Position, items: Vec<T>) {
+        self.lanes.lock().put_back(account, behind, items);
+    }
+
+    /// Some of what an account's turn brought is left for a further one: it happened behind this position.
+    pub(super) fn leave_rest(&self, account: u32, behind: Position) {
+        let mut lanes = self.lanes.lock();
+        let lane = lanes.by_account.entry(account).or_default();
+        lane.rest = Some(behind);
+        if lane.waiting.is_empty() {
+            lanes.turns.push_back(account);
+        }
+        lanes.count(behind);
+    }
+
+    /// How far everything is handed in.
+    pub(super) fn handed_in(&self) -> HandedIn {
+        let mut lanes = self.lanes.lock();
+        lanes.handed_in = lanes.reached();
+        HandedIn {
+            position: lanes.handed_in,
+            lags: lanes.handed_in < lanes.added,
+        }
     }
 
     /// So many items of an account are in the index.
@@ -205,39 +240,83 @@ impl<T: Pending> Lanes<T> {
         lane.bytes += item.bytes();
         self.bytes += item.bytes();
         self.items += 1;
-        *self.behind.entry(behind).or_default() += 1;
-        if lane.waiting.is_empty() {
+        if lane.waiting.is_empty() && lane.rest.is_none() {
             self.turns.push_back(account);
         }
         lane.waiting.push_back((behind, item));
         lane.missing.push_back(behind);
+        self.count(behind);
     }
 
-    fn next(&mut self) -> Option<Turn<T>> {
-        let account = self.turns.pop_front();
-        let mut items = Vec::new();
-        if let Some(account) = account {
-            items = self.take(account);
+    fn put_back(&mut self, account: u32, behind: Position, items: Vec<T>) {
+        let lane = self.by_account.entry(account).or_default();
+        if lane.waiting.is_empty() && lane.rest.is_none() {
+            self.turns.push_back(account);
         }
-        let first_left = self.behind.first_key_value();
-        let position = first_left.map_or(self.added, |(behind, _)| *behind);
-        let further = position > self.handed_in;
-        self.handed_in = position.max(self.handed_in);
-        (further || !items.is_empty()).then_some(Turn {
-            items,
-            position,
-            lags: position < self.added,
-            account,
-        })
+        lane.needs_room = true;
+        let count = items.len();
+        for item in items.into_iter().rev() {
+            lane.bytes += item.bytes();
+            self.bytes += item.bytes();
+            self.items += 1;
+            lane.subjects.extend(item.subject());
+            lane.waiting.push_front((behind, item));
+        }
+        (0..count).for_each(|_| self.count(behind));
     }
 
-    /// The next items of an account, as many as fit into a turn.
-    fn take(&mut self, account: u32) -> Vec<T> {
+    fn count(&mut self, behind: Position) {
+        *self.behind.entry(behind).or_default() += 1;
+    }
+
+    fn discount(&mut self, behind: Position) {
+        if let btree_map::Entry::Occupied(mut count) = self.behind.entry(behind) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// Up to where nothing waits.
+    fn reached(&self) -> Position {
+        let first_left = self.behind.first_key_value();
+        first_left.map_or(self.added, |(behind, _)| *behind)
+    }
+
+    fn next(&mut self, is_room: bool) -> Option<Turn<T>> {
+        for _ in 0..self.turns.len() {
+            let account = self.turns.pop_front()?;
+            let Some(lane) = self.by_account.get_mut(&account) else {
+                continue;
+            };
+            if let Some(behind) = lane.rest.take() {
+                if !lane.waiting.is_empty() {
+                    self.turns.push_back(account);
+                }
+                self.discount(behind);
+                return Some(Turn::Rest(account));
+            }
+            if lane.needs_room && !is_room {
+                self.turns.push_back(account);
+                continue;
+            }
+            lane.needs_room = false;
+            if let Some((behind, items)) = self.take(account) {
+                return Some(Turn::Items(account, behind, items));
+            }
+        }
+        let further = self.turns.is_empty() && self.reached() > self.handed_in;
+        further.then_some(Turn::Nothing)
+    }
+
+    /// The next items of an account, as many as fit into a turn, and what the first of them happened behind.
+    fn take(&mut self, account: u32) -> Option<(Position, Vec<T>)> {
         let mut items = Vec::new();
-        let Some(lane) = self.by_account.get_mut(&account) else {
-            return items;
-        };
         let mut bytes = 0;
+        let lane = self.by_account.get_mut(&account)?;
+        let first = lane.waiting.front()?.0;
+        let mut taken = Vec::new();
         while bytes < TURN_BYTES
             && let Some((behind, item)) = lane.waiting.pop_front()
         {
@@ -248,18 +327,14 @@ impl<T: Pending> Lanes<T> {
             if let Some(subject) = item.subject() {
                 lane.subjects.remove(&subject);
             }
-            if let btree_map::Entry::Occupied(mut count) = self.behind.entry(behind) {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
-                }
-            }
+            taken.push(behind);
             items.push(item);
         }
         if !lane.waiting.is_empty() {
             self.turns.push_back(account);
         }
-        items
+        taken.into_iter().for_each(|behind| self.discount(behind));
+        Some((first, items))
     }
 
     fn has(&self, account: u32, position: Position) -> bool {
@@ -319,8 +394,14 @@ mod tests {
         backlog.all_added(Position(position));
     }
 
-    fn next(backlog: &Backlog<Text>) -> Option<Turn<Text>> {
-        backlog.next().now_or_never()
+    /// Whose items come next, these, and up to where everything is handed in with them.
+    fn next(backlog: &Backlog<Text>) -> Option<(Option<u32>, Vec<Text>, Position)> {
+        let (account, items) = match backlog.next(true).now_or_never()? {
+            Turn::Items(account, _, items) => (Some(account), items),
+            Turn::Rest(account) => (Some(account), Vec::new()),
+            Turn::Nothing => (None, Vec::new()),
+        };
+        Some((account, items, backlog.handed_in().position))
     }
 
     #[test]
@@ -331,11 +412,11 @@ mod tests {
         }
         add(&backlog, 101, 2, text(1));
         assert!(!backlog.has(2, Position(101)) && backlog.has(3, Position(101)));
-        let (first, second) = (next(&backlog).unwrap(), next(&backlog).unwrap());
-        assert_eq!((first.account, first.items.len()), (Some(1), 4));
-        assert_eq!((second.account, second.items), (Some(2), vec![text(1)]));
-        // The fifth of the other one is the first that was not handed in.
-        assert_eq!([first.position, second.position], [Position(4); 2]);
+        let (first, items, position) = next(&backlog).unwrap();
+        // The fifth is the first that was not handed in.
+        assert_eq!((first, items.len(), position), (Some(1), 4, Position(4)));
+        let second = next(&backlog).unwrap();
+        assert_eq!(second, (Some(2), vec![text(1)], Position(4)));
         assert!(!backlog.has(2, Position(101)), "handed in, not taken in");
         backlog.taken_in(2, 1);
         assert!(backlog.has(2, Position(101)) && !backlog.has(1, Position(1)));
@@ -351,15 +432,14 @@ mod tests {
         };
         add(&backlog, 1, 1, about(0));
         add(&backlog, 2, 1, about(1));
-        assert_eq!(next(&backlog).unwrap().items, [about(0)]);
+        assert_eq!(next(&backlog).unwrap().1, [about(0)]);
         // It may have been read before this happened.
         add(&backlog, 3, 1, about(2));
-        let turn = next(&backlog).unwrap();
-        assert_eq!((turn.items, turn.position), (vec![about(2)], Position(3)));
+        let second = next(&backlog).unwrap();
+        assert_eq!(second, (Some(1), vec![about(2)], Position(3)));
         assert!(next(&backlog).is_none());
         backlog.all_added(Position(9));
-        let turn = next(&backlog).unwrap();
-        assert_eq!((turn.items, turn.position), (vec![], Position(9)));
+        assert_eq!(next(&backlog).unwrap(), (None, vec![], Position(9)));
     }
 
     #[test]
@@ -374,7 +454,7 @@ mod tests {
         assert!(backlog.room(2).now_or_never().is_some());
         add(&backlog, 2, 1, long(1));
         add(&backlog, 3, 2, long(2));
-        let items = std::iter::from_fn(|| next(&backlog)).flat_map(|turn| turn.items);
+        let items = std::iter::from_fn(|| next(&backlog)).flat_map(|(_, items, _)| items);
         assert_eq!(items.collect::<Vec<_>>(), [long(0), long(2), text(1)]);
         assert!(backlog.room(1).now_or_never().is_some());
     }
@@ -389,12 +469,60 @@ mod tests {
         assert_eq!(backlog.wait_for(1, Position(1)).now_or_never(), Some(false));
     }
 
+    #[test]
+    fn what_is_left_of_a_turn_comes_after_the_others_and_holds_the_position() {
+        let backlog = Backlog::behind(Position(0));
+        add(&backlog, 1, 1, text(0));
+        add(&backlog, 2, 2, text(1));
+        let Some(Turn::Items(1, behind, _)) = backlog.next(true).now_or_never() else {
+            unreachable!()
+        };
+        backlog.leave_rest(1, behind);
+        assert_eq!(backlog.handed_in().position, Position(0));
+        assert_eq!(
+            next(&backlog).unwrap(),
+            (Some(2), vec![text(1)], Position(0))
+        );
+        add(&backlog, 3, 2, text(2));
+        assert!(matches!(
+            backlog.next(true).now_or_never(),
+            Some(Turn::Rest(1))
+        ));
+        assert_eq!(backlog.handed_in().position, Position(2));
+        assert_eq!(
+            next(&backlog).unwrap(),
+            (Some(2), vec![text(2)], Position(3))
+        );
+    }
+
+    #[test]
+    fn a_long_text_without_room_keeps_its_place_and_holds_up_its_own_account_alone() {
+        let backlog = Backlog::behind(Position(0));
+        add(&backlog, 1, 1, text(0));
+        let Some(Turn::Items(1, behind, items)) = backlog.next(true).now_or_never() else {
+            unreachable!()
+        };
+        add(&backlog, 2, 1, text(1));
+        backlog.put_back(1, behind, items);
+        assert_eq!(backlog.handed_in().position, Position(0));
+        assert!(backlog.next(false).now_or_never().is_none());
+        add(&backlog, 3, 2, text(2));
+        let Some(Turn::Items(2, _, others)) = backlog.next(false).now_or_never() else {
+            unreachable!()
+        };
+        assert_eq!(others, [text(2)]);
+        let both = next(&backlog).unwrap();
+        assert_eq!(both, (Some(1), vec![text(0), text(1)], Position(3)));
+        backlog.taken_in(1, 2);
+        assert!(backlog.has(1, Position(3)));
+    }
+
     proptest! {
         /// Whatever is added, handed in and taken in: each item is handed in once, those of an account in
         /// their order; no position is told before everything up to it is handed in; and an account is
         /// known up to a position exactly when nothing of it is missing that happened before.
         #[test]
-        fn nothing_is_passed_over(steps in proptest::collection::vec((0_u32..4, 0_u8..4), 1..200)) {
+        fn nothing_is_passed_over(steps in proptest::collection::vec((0_u32..4, 0_u8..5), 1..200)) {
             let backlog = Backlog::behind(Position(0));
             // Of each item whose it is, and whether it is handed in and taken in.
             let mut items: Vec<(u32, bool, bool)> = Vec::new();
@@ -406,21 +534,24 @@ mod tests {
                         add(&backlog, i64::try_from(items.len()).unwrap() + 1, account, text(items.len()));
                         items.push((account, false, false));
                     }
-                    2 => if let Some(turn) = next(&backlog) {
-                        for item in &turn.items {
+                    2 => if let Some((account, turn, position)) = next(&backlog) {
+                        for item in &turn {
                             let (of, handed_in, _) = items.get_mut(item.number).unwrap();
-                            prop_assert!(!*handed_in && turn.account == Some(*of));
+                            prop_assert!(!*handed_in && account == Some(*of));
                             *handed_in = true;
                             let number = item.number;
-                            let earlier = items.iter().take(number).filter(|(of, ..)| Some(*of) == turn.account);
+                            let earlier = items.iter().take(number).filter(|(of, ..)| Some(*of) == account);
                             prop_assert!(earlier.clone().all(|(_, handed_in, _)| *handed_in));
                         }
-                        let up_to = usize::try_from(turn.position.0).unwrap();
+                        let up_to = usize::try_from(position.0).unwrap();
                         prop_assert!(items.iter().take(up_to).all(|(_, handed_in, _)| *handed_in));
-                        prop_assert!(turn.position >= told);
-                        told = turn.position;
-                        let numbers = turn.items.iter().map(|item| item.number).collect();
-                        in_flight.extend(turn.account.map(|account| (account, numbers)));
+                        prop_assert!(position >= told);
+                        told = position;
+                        let numbers = turn.iter().map(|item| item.number).collect();
+                        in_flight.extend(account.map(|account| (account, numbers)));
+                    },
+                    3 => if let Some(Turn::Items(account, behind, items)) = backlog.next(true).now_or_never() {
+                        backlog.put_back(account, behind, items);
                     },
                     _ => if let Some((account, numbers)) = in_flight.pop_front() {
                         backlog.taken_in(account, numbers.len());

@@ -2,6 +2,7 @@
 //! waits until the index knows everything of its own account that was acknowledged before. What is to
 //! be found of what happened is its source's business.
 
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::backlog::{Backlog, Pending};
+use super::backlog::{Backlog, HandedIn, Pending, TURN_BYTES, Turn};
 use super::layout::{Layout, Progress};
+use super::writer::Written;
 use super::{Closed, ErasingDue, Place, Search, SearchError};
 use crate::feed::{Ended, Feed, Interest, Item};
 use crate::store::{FeedRow, Later, ListFailure, ReadError, Store};
@@ -29,6 +31,8 @@ const SEARCH_MAX: Duration = Duration::from_secs(4);
 const QUEUE: usize = 1_024;
 /// Rows read from the store at once.
 const PAGE: u32 = 500;
+/// With so much text of turns that are left no further long text is begun: others' short ones go on.
+const RESTS_BYTES_MAX: usize = 64 << 20;
 /// How long the thread pauses after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -52,8 +56,13 @@ pub(crate) trait Source: Send + Sync + 'static {
     /// Adds what the index has to take in for an event or a new name.
     async fn add(&self, happened: FeedRow, to: &Adding<'_, Self::Pending>);
 
-    /// What of the index is to be changed for it, as it is now.
-    async fn changes(&self, pending: Self::Pending) -> Vec<<Self::Layout as Layout>::Change>;
+    /// What of the index is to be changed for it, as it is now; itself again where that is a long text and
+    /// there is no room for one.
+    async fn changes(
+        &self,
+        pending: Self::Pending,
+        is_room: bool,
+    ) -> Result<Vec<<Self::Layout as Layout>::Change>, Self::Pending>;
 }
 
 /// Where a source adds what happened behind a position.
@@ -198,17 +207,13 @@ impl<S: Source> Indexer<S> {
     pub(crate) async fn erasing_due(&self, tenant: Tenant) -> Result<ErasingDue, ListFailure> {
         let account = tenant.account_number();
         let (index, position) = self.caught_up(account).await?;
-        Ok(ErasingDue {
-            account,
-            position,
-            erasings: index.erasings(),
-        })
+        Ok(index.erasing_due(account, position))
     }
 
     /// Whether its files hold nothing of that any more.
     pub(crate) fn is_erased(&self, due: ErasingDue) -> bool {
         let Open { index, backlog } = self.shared.open();
-        backlog.has(due.account, due.position) && index.is_erased_behind(due.erasings)
+        backlog.has(due.account, due.position) && index.is_erased_behind(due)
     }
 
     /// How many positions the index is behind.
@@ -367,29 +372,101 @@ impl<'s, S: Source> Follower<'s, S> {
 
     /// Hands in what waits, in turns of accounts. Ends with the index only.
     async fn hand_in(&self) -> Result<(), Closed> {
+        let mut rests: HashMap<u32, Rest<S::Layout>> = HashMap::new();
         loop {
-            let turn = self.backlog.next().await;
-            let count = turn.items.len();
-            let mut changes = Vec::with_capacity(count);
-            for item in turn.items {
-                changes.extend(self.shared.source.changes(item).await);
+            let held: usize = rests.values().map(|rest| rest.bytes).sum();
+            let is_room = held < RESTS_BYTES_MAX;
+            let (mut step, mut written) = (Vec::new(), None);
+            let turn = match self.backlog.next(is_room).await {
+                Turn::Items(account, behind, items) => {
+                    let begun = self.begin_items((account, behind), items, is_room).await;
+                    begun.map(|rest| (account, rest))
+                }
+                Turn::Rest(account) => rests.remove(&account).map(|rest| (account, rest)),
+                Turn::Nothing => None,
+            };
+            if let Some((account, mut rest)) = turn {
+                step = rest.step();
+                if rest.changes.is_empty() {
+                    written = Some(self.taken_in(account, rest.items));
+                } else {
+                    self.backlog.leave_rest(account, rest.behind);
+                    rests.insert(account, rest);
+                }
             }
-            let written = turn.account.map(|account| {
-                let backlog = Arc::clone(&self.backlog);
-                let written = move || backlog.taken_in(account, count);
-                Box::new(written) as Box<dyn FnOnce() + Send>
-            });
+            let HandedIn { position, lags } = self.backlog.handed_in();
             let progress = Progress {
-                position: turn.position,
+                position,
                 // What is read anew may be as new as this.
                 ahead: self.shared.feed.last(),
-                lags: turn.lags,
+                lags,
             };
-            self.index.hand_in(progress, changes, written).await?;
+            self.index.hand_in(progress, step, written).await?;
             if self.index.damaged() {
                 return Err(Closed);
             }
         }
+    }
+
+    /// What is to be changed for these items of an account, which happened behind this position: those from
+    /// a long text on for which there is no room are put back.
+    async fn begin_items(
+        &self,
+        (account, behind): (u32, Position),
+        items: Vec<S::Pending>,
+        is_room: bool,
+    ) -> Option<Rest<S::Layout>> {
+        let mut rest = Rest {
+            behind,
+            items: 0,
+            changes: VecDeque::new(),
+            bytes: 0,
+        };
+        let mut items = items.into_iter();
+        while let Some(item) = items.next() {
+            match self.shared.source.changes(item, is_room).await {
+                Ok(changes) => rest.changes.extend(changes),
+                Err(long) => {
+                    let again = std::iter::once(long).chain(items).collect();
+                    self.backlog.put_back(account, behind, again);
+                    break;
+                }
+            }
+            rest.items += 1;
+        }
+        rest.bytes = rest.changes.iter().map(S::Layout::bytes).sum();
+        (rest.items > 0).then_some(rest)
+    }
+
+    /// Tells the backlog that so many items of an account are in the index.
+    fn taken_in(&self, account: u32, items: usize) -> Written {
+        let backlog = Arc::clone(&self.backlog);
+        Box::new(move || backlog.taken_in(account, items))
+    }
+}
+
+/// What is left of the items of a turn.
+struct Rest<L: Layout> {
+    /// What they happened behind.
+    behind: Position,
+    /// How many there were.
+    items: usize,
+    changes: VecDeque<L::Change>,
+    bytes: usize,
+}
+
+impl<L: Layout> Rest<L> {
+    /// The next changes, as many as are handed in at once.
+    fn step(&mut self) -> Vec<L::Change> {
+        let (mut step, mut bytes) = (Vec::new(), 0);
+        while bytes < TURN_BYTES
+            && let Some(change) = self.changes.pop_front()
+        {
+            bytes += L::bytes(&change);
+            step.push(change);
+        }
+        self.bytes -= bytes;
+        step
     }
 }
 

@@ -109,7 +109,7 @@ impl Layout for Grouped {
     /// "CoQg".
     const APPLICATION_ID: i64 = 0x436f_5167;
     const VERSION: i64 = 2;
-    const SCHEMA: &'static str = "
+    const SCHEMA: &'static [&'static str] = &["
     CREATE TABLE progress (
         one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, scrubbed INTEGER NOT NULL,
         at INTEGER NOT NULL
@@ -127,7 +127,7 @@ impl Layout for Grouped {
     INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1);
     INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);
     CREATE VIRTUAL TABLE label_texts USING fts5(words, content = '', columnsize = 0, tokenize = 'ascii');
-    INSERT INTO label_texts (label_texts, rank) VALUES ('secure-delete', 1);";
+    INSERT INTO label_texts (label_texts, rank) VALUES ('secure-delete', 1);"];
     const ANY: &'static str = "SELECT EXISTS(SELECT 1 FROM groups) OR EXISTS(SELECT 1 FROM labels)";
     const PROBE: &'static str = "SELECT
         (SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"')
@@ -452,8 +452,8 @@ pub(super) fn find(
 ) -> rusqlite::Result<Found> {
     let mut candidates: Option<Vec<Candidate>> = None;
     let mut counts: Vec<f64> = Vec::new();
-    for phrase in words::phrases(tenant, typed) {
-        let matches = matches(connection, &phrase)?;
+    for phrase in words::phrases(typed) {
+        let matches = matches(connection, &phrase.query(tenant))?;
         counts.push(as_weight(matches.len()));
         let both = match candidates {
             None => matches.into_iter().map(Candidate::from).collect(),

@@ -10,7 +10,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::layout::{Layout, Progress};
+use super::layout::{Gone, Layout, Progress};
 use crate::store::sqlite::changed_pages::ChangedPages;
 use crate::store::sqlite::codec::{column, only};
 use crate::store::sqlite::scrubbing::Scrubber;
@@ -83,6 +83,8 @@ pub(super) struct Opened {
     pub(super) connection: Connection,
     /// How far the file has come.
     pub(super) progress: Progress,
+    /// What has gone, and is deleted behind it.
+    pub(super) gone: Gone,
     /// Knows what is changed from now on.
     pub(super) scrubber: Scrubber,
     /// Whether nothing that was taken out before is in it: not after a crash.
@@ -115,7 +117,9 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], only)?;
     if tables == 0 {
         let transaction = connection.transaction()?;
-        transaction.execute_batch(L::SCHEMA)?;
+        for sql in L::SCHEMA {
+            transaction.execute_batch(sql)?;
+        }
         transaction.pragma_update(None, "application_id", L::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", L::VERSION)?;
         transaction.commit()?;
@@ -138,6 +142,7 @@ pub(super) fn open<L: Layout>(path: &Path, followed: Followed) -> Result<Opened,
     // Whatever was erased before a crash must not outlive it in the log.
     erase(&connection)?;
     Ok(Opened {
+        gone: L::gone(&connection)?,
         connection,
         progress,
         scrubber: Scrubber::new(changed),

@@ -41,6 +41,22 @@ impl Progress {
     }
 }
 
+/// What is not found any more, and deleted behind that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// How many have gone since the index was made.
+    pub all: i64,
+    /// So many of them, the first ones, are deleted.
+    pub deleted: i64,
+}
+
+impl Gone {
+    /// Whether something is left to be deleted.
+    pub(super) fn any(self) -> bool {
+        self.deleted < self.all
+    }
+}
+
 /// The tables of an index: the table `progress` with one row, in it the `position` and whether the pages are
 /// `scrubbed` (the column `ahead` is added where it is missing), the FTS5 table `texts`, and others.
 pub trait Layout: Send + 'static {
@@ -49,7 +65,7 @@ pub trait Layout: Send + 'static {
     /// Counted up when the schema or the folding of words changes: another version is built anew.
     const VERSION: i64;
     /// Makes the tables.
-    const SCHEMA: &'static str;
+    const SCHEMA: &'static [&'static str];
     /// A SELECT that tells whether anything was taken in.
     const ANY: &'static str;
     /// A SELECT that reads some of the words: damage there must not wait for the first search.
@@ -63,14 +79,36 @@ pub trait Layout: Send + 'static {
     /// What this change is about; none where it must be made whatever follows.
     fn subject(change: &Self::Change) -> Option<Self::Subject>;
 
+    /// Whether this change stands in for an earlier one about the same.
+    fn replaces(_: &Self::Change) -> bool {
+        true
+    }
+
     /// Bytes of text in a change.
     fn bytes(change: &Self::Change) -> usize;
 
-    /// Writes changes, in their order. Whether any words were taken out.
+    /// Writes changes, in their order. Whether any words were taken out; what has gone with them is told by
+    /// [`Layout::gone`].
     ///
     /// # Errors
     /// The file can't be written, or is damaged.
     fn write(connection: &Connection, changes: &[Self::Change]) -> rusqlite::Result<bool>;
+
+    /// Deletes some of what has gone, if there is something, what went first before the rest.
+    ///
+    /// # Errors
+    /// The file can't be written, or is damaged.
+    fn delete_gone(_: &Connection) -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    /// What has gone.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    fn gone(_: &Connection) -> rusqlite::Result<Gone> {
+        Ok(Gone::default())
+    }
 
     /// Writes down how far it has come, in the transaction of what it has taken in.
     ///

@@ -5,6 +5,8 @@
 //! - `words.rs`: what is one word, and how a query is read.
 //! - `index.rs`: the file; `layout.rs`: what its tables have to offer; `titled.rs`: texts that have a
 //!   title, each found by itself; `grouped.rs`: texts in groups, found as groups.
+//! - `long_texts.rs`: those that would hold up everybody in the table of the others; `word_blocks.rs`: how
+//!   one is kept.
 //! - `separators.rs`: what of a word would stay when it is taken out.
 //! - `writer.rs`: the thread that fills it; `following.rs`: the one that hands in what happened;
 //!   `backlog.rs`: what waits in between.
@@ -17,6 +19,7 @@
 //!   of the machine too, means that some of it is handed in again, which changes nothing.
 //! - [`Indexer::find`] knows everything of its own account that was acknowledged before, and waits for
 //!   that alone: one account that changes more than the index keeps up with delays no other's searches.
+//!   No transaction takes more than 128 KiB of text, or one text.
 //! - What was replaced or removed is gone from the disk at most 30 s later: words, kept texts, keys of
 //!   trees, copies between the cells of pages, and the log.
 //! - A file that is missing, damaged, of another version, left while it was made, ahead of the store in
@@ -24,8 +27,9 @@
 //! - Accounts take turns with searches. One that takes longer than 2 s is interrupted, so is one
 //!   whose asker has left; what finds no room in the queue, or waits in it for too long, is
 //!   refused. Memory: 32 MiB of texts that wait, then what happens waits without its text, which is read
-//!   when its turn comes; a million changes, then nothing further is read of the feed; 1 MiB of texts
-//!   in the writer's queue. What is in there holds nothing that anybody else waits for.
+//!   when its turn comes; a million changes, then nothing further is read of the feed; 64 MiB of long
+//!   texts that are put in by parts, then no further one is begun; 256 KiB of texts in the writer's queue.
+//!   What is in there holds nothing that anybody else waits for.
 //! - While the disk is full, searches are behind and everything else goes on; when there is room
 //!   again, it catches up.
 
@@ -35,13 +39,17 @@ mod found;
 mod grouped;
 mod index;
 mod layout;
+mod long_texts;
 mod separators;
 mod titled;
+mod word_blocks;
 mod words;
 mod writer;
 
 #[cfg(test)]
 mod grouped_tests;
+#[cfg(test)]
+mod long_text_tests;
 #[cfg(test)]
 mod tests;
 
@@ -127,6 +135,7 @@ pub(crate) struct ErasingDue {
     account: u32,
     position: Position,
     erasings: u64,
+    gone: i64,
 }
 
 /// The search index: one thread that writes it, and a few connections that search in it.
@@ -166,6 +175,7 @@ impl<L: Layout> Search<L> {
         let Opened {
             connection,
             progress,
+            gone,
             scrubber,
             is_scrubbed,
         } = open_or_begin::<L>(path, Followed { newest, told_for })?;
@@ -177,7 +187,8 @@ impl<L: Layout> Search<L> {
         let readers =
             Readers::start(names.readers, vec![reader()?, reader()?], reads).map_err(no_thread)?;
         let (sender, reached) = watch::channel(progress.position);
-        let shared = Arc::new(Shared::new(sender, is_scrubbed));
+        let holds_erased = !is_scrubbed || gone.any();
+        let shared = Arc::new(Shared::new(sender, holds_erased, gone));
         let (inbox, works) = channel();
         let writer = Writer {
             connection,
@@ -187,10 +198,12 @@ impl<L: Layout> Search<L> {
             written: progress.position,
             progress,
             scrubber,
-            unerased: (!is_scrubbed).then(Instant::now),
+            unerased: holds_erased.then(Instant::now),
             erasing: false,
             busy: true,
             unmerged: true,
+            gone,
+            erased_gone: 0,
         };
         let room = Arc::clone(&shared.room);
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
@@ -248,14 +261,22 @@ impl<L: Layout> Search<L> {
         *self.reached.borrow()
     }
 
-    /// How often erasing has begun: with the next one, the files lose what was taken out before.
-    fn erasings(&self) -> u64 {
-        self.shared.erasings.load(Ordering::Acquire)
+    /// From where on the files hold nothing of what was taken out of an account's texts up to now, which is
+    /// everything up to this position.
+    fn erasing_due(&self, account: u32, position: Position) -> ErasingDue {
+        ErasingDue {
+            account,
+            position,
+            erasings: self.shared.erasings.load(Ordering::Acquire),
+            gone: self.shared.gone.load(Ordering::Acquire),
+        }
     }
 
-    /// Whether an erasing that began later has ended, or nothing is to be erased.
-    fn is_erased_behind(&self, erasings: u64) -> bool {
-        let later = self.shared.erased.load(Ordering::Acquire) > erasings;
+    /// Whether an erasing that began later, and behind the deletion of what had gone, has ended, or nothing
+    /// is to be erased.
+    fn is_erased_behind(&self, due: ErasingDue) -> bool {
+        let later = self.shared.erased.load(Ordering::Acquire) > due.erasings
+            && self.shared.erased_gone.load(Ordering::Acquire) >= due.gone;
         later || !self.shared.holds_erased.load(Ordering::Acquire)
     }
 

@@ -169,11 +169,11 @@ fn first_word(leaf: &[u8]) -> Option<&[u8]> {
 }
 
 /// A number in SQLite's format (<https://sqlite.org/fileformat2.html#varint>), and what is behind it.
-fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+pub(super) fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut number = 0_usize;
     let mut rest = bytes;
-    // What is longer than four bytes is no place in a leaf.
-    for _ in 0..4 {
+    // The ninth byte of the format has eight bits: what needs it is no place and no count.
+    for _ in 0..8 {
         let (byte, behind) = rest.split_first()?;
         rest = behind;
         number = number << 7 | usize::from(byte & 0x7f);

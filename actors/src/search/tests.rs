@@ -102,15 +102,19 @@ impl Desk {
     }
 
     async fn put_in(&mut self, tenant: Tenant, number: u64, title: &str, content: &str) {
-        self.position = self.position.next();
         let entry = Entry {
             number: EntityNumber(number),
             tenant,
             title: title.into(),
             content: content.into(),
         };
-        let change = EntryChange::Put(Box::new(entry));
-        self.hand_in(change).await.unwrap();
+        let mut changes = EntryChange::put(entry);
+        let last = changes.pop().unwrap();
+        for change in changes {
+            self.hand_in(change).await.unwrap();
+        }
+        self.position = self.position.next();
+        self.hand_in(last).await.unwrap();
     }
 
     async fn put(&mut self, number: u64, title: &str, content: &str) {
@@ -397,11 +401,17 @@ async fn what_was_taken_out_is_gone_from_the_disk() {
     )
     .await;
     desk.put(501, "Old", "wombat55 is replaced").await;
+    let long = format!("okapi66 {}", "axolotl88 lorem ".repeat(40_000));
+    desk.put(502, "Narwhal44", &long).await;
+    desk.put(503, "Long", &format!("{long} pangolin33")).await;
     assert_eq!(desk.found("quagmire77").await, [500]);
     assert_eq!(desk.found("wombat55").await, [501]);
-    assert!(holds(&desk.bytes(), "wombat55"));
+    assert_eq!(desk.found("pangolin33").await, [503]);
+    assert!(holds(&desk.bytes(), "wombat55") && holds(&desk.bytes(), "okapi66"));
     desk.remove(500).await;
     desk.put(501, "New", "something else").await;
+    desk.remove(502).await;
+    desk.put(503, "Long", &"lorem ".repeat(20_000)).await;
     reached(&desk.search, desk.position).await;
     let begun = Instant::now();
     let markers = [
@@ -411,6 +421,10 @@ async fn what_was_taken_out_is_gone_from_the_disk() {
         "confidential",
         "wombat55",
         "wombat",
+        "okapi",
+        "axolotl",
+        "narwhal",
+        "pangolin",
     ];
     loop {
         let bytes = desk.bytes();
@@ -560,7 +574,8 @@ async fn what_was_taken_out_before_a_crash_counts_as_erased_once_all_pages_are_s
         erase_after: Duration::from_secs(3_600),
         ..fast()
     };
-    let is_erased = |search: &Search<Titled>| search.is_erased_behind(search.erasings());
+    let is_erased =
+        |search: &Search<Titled>| search.is_erased_behind(search.erasing_due(1, Position(0)));
     let mut desk = Desk::at(seldom);
     desk.put(1, "word", "").await;
     assert_eq!(desk.found("word").await, [1]);
@@ -585,6 +600,63 @@ async fn what_was_taken_out_before_a_crash_counts_as_erased_once_all_pages_are_s
     let (search, _) = open(seldom);
     assert!(is_erased(&search), "a stop scrubs what is left");
     search.close();
+}
+
+#[tokio::test]
+async fn a_long_text_counts_as_erased_once_its_parts_are_deleted_and_their_pages_scrubbed() {
+    let mut desk = Desk::new();
+    desk.put(1, "long", &"word ".repeat(400_000)).await;
+    assert_eq!(desk.found("word").await, [1]);
+    desk.remove(1).await;
+    assert_eq!(desk.found("word").await, [0_u64; 0]);
+    let due = desk.search.erasing_due(1, desk.position);
+    assert_eq!(due.gone, 1);
+    let begun = Instant::now();
+    while !desk.search.is_erased_behind(due) {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let connection = Connection::open(desk.path()).unwrap();
+    for table in ["long_texts", "long_parts", "long_blocks", "gone_texts"] {
+        let left = connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+            row.get::<_, i64>(0)
+        });
+        assert_eq!(left, Ok(0), "{table}");
+    }
+}
+
+#[tokio::test]
+async fn long_texts_that_were_to_be_deleted_at_a_crash_are_deleted_behind_it() {
+    let never = Pace {
+        rest: Duration::from_secs(3_600),
+        chores_every: Duration::from_secs(3_600),
+        ..fast()
+    };
+    let mut desk = Desk::at(never);
+    desk.put(1, "long", &"axolotl88 ".repeat(100_000)).await;
+    desk.remove(1).await;
+    assert_eq!(desk.found("axolotl88").await, [0_u64; 0]);
+    let after = tempfile::tempdir().unwrap();
+    let path = after.path().join("c.db.search");
+    for end in ["", "-wal"] {
+        let file = format!("c.db.search{end}");
+        std::fs::copy(desk.folder.path().join(&file), after.path().join(&file)).unwrap();
+    }
+    let (search, position) =
+        Search::<Titled>::open_at(fast(), &place(&path), desk.position).unwrap();
+    let due = search.erasing_due(1, position);
+    assert_eq!((position, due.gone), (desk.position, 1));
+    let begun = Instant::now();
+    while !search.is_erased_behind(due) {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let after = Desk {
+        folder: after,
+        search,
+        position,
+    };
+    assert!(!holds(&after.bytes(), "axolotl"));
 }
 
 #[tokio::test]

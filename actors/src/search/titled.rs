@@ -1,4 +1,5 @@
-//! The layout of an index of texts that have a title, each found by itself.
+//! The layout of an index of texts that have a title, each found by itself. Long ones have tables of their
+//! own ([`long_texts`]).
 //!
 //! `texts` holds words only. To take one text out again FTS5 wants its words, so `entries` keeps
 //! them, compressed: kept as they were put in, they fit even if a later Unicode folds otherwise.
@@ -7,15 +8,22 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::found::{Found, Hit, Window};
 use super::index::{damaged, key};
-use super::layout::Layout;
-use super::separators::TakenOut;
-use super::words;
-use crate::store::sqlite::codec::{Columns, columns, whole};
+use super::layout::{Gone, Layout};
+use super::long_texts::{self, LongHit, Part, SHORT_BYTES_MAX};
+use super::separators::{self, TakenOut};
+use super::words::{self, Phrase};
+use crate::store::sqlite::codec::{Columns, columns, only, whole};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity_number::EntityNumber;
 
 /// A word in the title counts as much as so many in the content.
 const TITLE_WEIGHT: f64 = 10.0;
+/// The constants with which FTS5 ranks by BM25 (<https://sqlite.org/fts5.html#the_bm25_function>): how soon
+/// further occurrences count less, how much a long text counts less than a short one, and what a phrase
+/// counts at least that is in more than half of the texts.
+const SATURATION: f64 = 1.2;
+const LENGTH_WEIGHT: f64 = 0.75;
+const RARITY_MIN: f64 = 1e-6;
 /// Fast is enough: unpacking is what has to be cheap.
 const COMPRESSION_LEVEL: i32 = 1;
 
@@ -37,8 +45,30 @@ pub struct Entry {
 pub enum EntryChange {
     /// It is put in, in place of the one with the same number.
     Put(Box<Entry>),
+    /// A part of a long one is put in; with the last one, the text takes the place of the one with the
+    /// same number.
+    PutPart(Box<Part>),
     /// It is taken out, if it is there.
     Remove(EntityNumber),
+}
+
+impl EntryChange {
+    /// Whether a content of so many bytes is put in by parts.
+    #[must_use]
+    pub fn is_long(bytes: usize) -> bool {
+        bytes > SHORT_BYTES_MAX
+    }
+
+    /// What puts a text in, in this order, with changes of other texts in between or not.
+    #[must_use]
+    pub fn put(entry: Entry) -> Vec<Self> {
+        if !Self::is_long(entry.content.len()) {
+            return vec![EntryChange::Put(Box::new(entry))];
+        }
+        let parts = long_texts::parts((entry.number, entry.tenant), &entry.title, &entry.content);
+        let parts = parts.into_iter().map(Box::new);
+        parts.map(EntryChange::PutPart).collect()
+    }
 }
 
 /// Texts that have a title, each found by itself.
@@ -48,8 +78,8 @@ pub struct Titled;
 impl Layout for Titled {
     /// "CoQs".
     const APPLICATION_ID: i64 = 0x436f_5173;
-    const VERSION: i64 = 3;
-    const SCHEMA: &'static str = "
+    const VERSION: i64 = 4;
+    const SCHEMA: &'static [&'static str] = &["
     CREATE TABLE progress (
         one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL, scrubbed INTEGER NOT NULL
     );
@@ -59,9 +89,14 @@ impl Layout for Titled {
     );
     CREATE VIRTUAL TABLE texts USING fts5(title, content, content = '', tokenize = 'ascii');
     INSERT INTO texts (texts, rank) VALUES ('secure-delete', 1);
-    INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);";
-    const ANY: &'static str = "SELECT EXISTS(SELECT 1 FROM entries)";
-    const PROBE: &'static str = "SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"'";
+    INSERT INTO texts (texts, rank) VALUES ('hashsize', 8388608);",
+    long_texts::SCHEMA];
+    const ANY: &'static str =
+        "SELECT EXISTS(SELECT 1 FROM entries) OR EXISTS(SELECT 1 FROM long_texts)
+        OR EXISTS(SELECT 1 FROM gone_texts)";
+    const PROBE: &'static str = "SELECT
+        (SELECT count(*) FROM texts WHERE texts MATCH '\"0zx\"')
+        + EXISTS(SELECT 1 FROM long_texts) + EXISTS(SELECT 1 FROM long_blocks)";
 
     type Change = EntryChange;
     type Subject = EntityNumber;
@@ -69,13 +104,22 @@ impl Layout for Titled {
     fn subject(change: &EntryChange) -> Option<EntityNumber> {
         Some(match change {
             EntryChange::Put(entry) => entry.number,
+            EntryChange::PutPart(part) => part.number(),
             EntryChange::Remove(number) => *number,
         })
+    }
+
+    fn replaces(change: &EntryChange) -> bool {
+        match change {
+            EntryChange::Put(_) | EntryChange::Remove(_) => true,
+            EntryChange::PutPart(_) => false,
+        }
     }
 
     fn bytes(change: &EntryChange) -> usize {
         match change {
             EntryChange::Put(entry) => entry.title.len() + entry.content.len(),
+            EntryChange::PutPart(part) => part.bytes(),
             EntryChange::Remove(_) => 0,
         }
     }
@@ -84,11 +128,30 @@ impl Layout for Titled {
         let mut taken_out = TakenOut::of("texts");
         for change in changes {
             match change {
-                EntryChange::Put(entry) => put(connection, entry, &mut taken_out)?,
-                EntryChange::Remove(number) => remove(connection, *number, &mut taken_out)?,
+                EntryChange::Put(entry) => {
+                    long_texts::remove(connection, entry.number)?;
+                    put(connection, entry, &mut taken_out)?;
+                }
+                EntryChange::PutPart(part) => {
+                    if long_texts::put(connection, part)? {
+                        remove(connection, part.number(), &mut taken_out)?;
+                    }
+                }
+                EntryChange::Remove(number) => {
+                    long_texts::remove(connection, *number)?;
+                    remove(connection, *number, &mut taken_out)?;
+                }
             }
         }
         taken_out.finish(connection)
+    }
+
+    fn delete_gone(connection: &Connection) -> rusqlite::Result<()> {
+        long_texts::delete_part(connection)
+    }
+
+    fn gone(connection: &Connection) -> rusqlite::Result<Gone> {
+        long_texts::gone(connection)
     }
 }
 
@@ -202,9 +265,10 @@ pub(super) fn find(
     typed: &str,
     window: Window,
 ) -> rusqlite::Result<Found> {
-    let Some(query) = words::query(tenant, typed) else {
+    let phrases = words::phrases(typed);
+    if phrases.is_empty() {
         return Ok(Found::nothing());
-    };
+    }
     // Ranked and counted in one pass: a second one, for the total, would cost half as much again.
     let sql = format!("SELECT {} FROM texts WHERE texts MATCH ?1", HitRow::COLUMNS);
     let mut select = connection.prepare_cached(&sql)?;
@@ -215,8 +279,100 @@ pub(super) fn find(
             rank: row.rank,
         })
     };
-    let hits = select
-        .query_map(params![query, TITLE_WEIGHT], hit)?
-        .collect::<rusqlite::Result<_>>()?;
+    let mut hits = select
+        .query_map(params![words::query(tenant, &phrases), TITLE_WEIGHT], hit)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let long = long_texts::find(connection, tenant, &phrases)?;
+    if !long.is_empty() {
+        let ranks = Ranks::of(connection, &long, (tenant, &phrases))?;
+        hits.extend(long.iter().map(|hit| ranks.ranked(hit)));
+    }
     Ok(Found::of(hits, window))
+}
+
+/// What long texts are ranked with: what FTS5 ranks the others with, so that both can be compared. Where there
+/// are only long ones, all phrases count as much.
+struct Ranks {
+    /// How much each phrase counts: the more the fewer texts it is in.
+    rarities: Vec<f64>,
+    /// How many words a text has on average.
+    usual_words: f64,
+}
+
+impl Ranks {
+    fn of(
+        connection: &Connection,
+        long: &[LongHit],
+        (tenant, phrases): (Tenant, &[Phrase]),
+    ) -> rusqlite::Result<Self> {
+        let Totals { texts, words } = Totals::of(connection)?;
+        if texts == 0 {
+            let words: f64 = long.iter().map(|hit| hit.words).sum();
+            return Ok(Ranks {
+                rarities: vec![1.0; phrases.len()],
+                usual_words: words / as_weight(long.len().max(1)),
+            });
+        }
+        let (texts, words) = (as_weight(texts), as_weight(words));
+        let mut count =
+            connection.prepare_cached("SELECT count(*) FROM texts WHERE texts MATCH ?1")?;
+        let mut rarities = Vec::with_capacity(phrases.len());
+        for phrase in phrases {
+            let with = as_weight(count.query_row([phrase.query(tenant)], only::<usize>)?);
+            let rarity = ((texts - with + 0.5) / (with + 0.5)).ln();
+            rarities.push(rarity.max(RARITY_MIN));
+        }
+        Ok(Ranks {
+            rarities,
+            usual_words: words / texts,
+        })
+    }
+
+    fn ranked(&self, hit: &LongHit) -> Hit {
+        let longer = hit.words / self.usual_words.max(1.0);
+        let damping = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * longer);
+        let parts = hit.counts.iter().zip(&self.rarities);
+        let score: f64 = parts
+            .map(|([title, content], rarity)| {
+                let weight = title * TITLE_WEIGHT + content;
+                rarity * weight * (SATURATION + 1.0) / (weight + damping)
+            })
+            .sum();
+        Hit {
+            number: hit.number,
+            rank: -score,
+        }
+    }
+}
+
+/// How much there is in the FTS5 table.
+struct Totals {
+    texts: usize,
+    words: usize,
+}
+
+impl Totals {
+    /// They stand in the table's data, in its row 1: how many rows, and the words of each column
+    /// (<https://sqlite.org/fts5.html#fts5_data_structures>). To count them costs a row for each text.
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let row: Vec<u8> = connection
+            .prepare_cached("SELECT block FROM texts_data WHERE id = 1")?
+            .query_row([], only)?;
+        let mut rest = row.as_slice();
+        let mut next = || {
+            // A table that was never written has an empty row.
+            let (number, behind) = separators::number(rest).unwrap_or((0, &[]));
+            rest = behind;
+            number
+        };
+        let texts = next();
+        Ok(Totals {
+            texts,
+            words: next() + next(),
+        })
+    }
+}
+
+fn as_weight(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -7,10 +7,8 @@
 //! nothing. In writing that sets no spaces (Chinese, Japanese, Korean, Thai …) each character is a
 //! word, and what stands together is searched as a phrase: any part of a text is found.
 
-use std::fmt::Write as _;
-
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
+use unicode_normalization::char::{canonical_combining_class, is_combining_mark};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use colloquy_model::caller::Tenant;
 
@@ -18,7 +16,7 @@ use colloquy_model::caller::Tenant;
 /// be one.
 const WORD_CHARS_MAX: usize = 64;
 /// Words of a query that count; those behind them are let be.
-pub(super) const QUERY_WORDS_MAX: usize = 256;
+const QUERY_WORDS_MAX: usize = 256;
 /// Stands between tenant and word. Not a hexadecimal digit, so no tenant is another's beginning.
 const BEHIND_TENANT: char = 'z';
 
@@ -44,10 +42,32 @@ pub(super) fn of_tenant(tenant: Tenant, folded: &str) -> String {
 
 fn joined(text: &str, prefix: &str) -> String {
     let mut words = String::with_capacity(text.len() * 2);
-    for chunk in text.split_whitespace() {
-        each_word(chunk, &mut |word| add_word(&mut words, prefix, word));
-    }
+    each(text, &mut |word| add_word(&mut words, prefix, word));
     words
+}
+
+/// Calls `found` with each word of a text, folded.
+pub(super) fn each(text: &str, found: &mut impl FnMut(&str)) {
+    for chunk in text.split_whitespace() {
+        each_word(chunk, found);
+    }
+}
+
+/// Whether a text has the same words if it is taken apart before this character, whatever stands around
+/// it: no word goes on with it, and no character is put together with it. Of some characters it is not told
+/// though they are in no word.
+pub(super) fn begins_anew(c: char) -> bool {
+    if c.is_whitespace() {
+        return true;
+    }
+    let Some(first) = std::iter::once(c).nfkd().next() else {
+        return false;
+    };
+    let stands_alone = canonical_combining_class(first) == 0
+        && is_nfc_quick(std::iter::once(first)) == IsNormalized::Yes;
+    stands_alone
+        && !is_accent(first)
+        && (is_word_of_its_own(first) || !(is_part_of_word(first) || is_invisible(first)))
 }
 
 fn add_word(words: &mut String, prefix: &str, word: &str) {
@@ -58,39 +78,49 @@ fn add_word(words: &mut String, prefix: &str, word: &str) {
     words.push_str(word);
 }
 
-/// What an asker typed, in FTS5's language: all words must be there, what stands in quotation marks
-/// or without a space between (`e-mail`) one behind the other, the last word may go on. None where
-/// there is no word in it.
-///
-/// Nothing of what was typed is in there but letters, digits and marks, all of it quoted: no input
-/// is a syntax error.
-pub(super) fn query(tenant: Tenant, typed: &str) -> Option<String> {
-    let phrases = phrases(tenant, typed);
-    (!phrases.is_empty()).then(|| phrases.join(" AND "))
+/// Words that are to stand one behind the other; at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Phrase {
+    /// Folded, without their tenant.
+    pub(super) words: Vec<String>,
+    /// Whether the last one may go on.
+    pub(super) goes_on: bool,
 }
 
-/// The same, by what must be there: each once.
-pub(super) fn phrases(tenant: Tenant, typed: &str) -> Vec<String> {
-    let prefix = prefix_of(tenant);
-    let mut phrases: Vec<String> = Vec::new();
+impl Phrase {
+    /// In FTS5's language, in a tenant's words. Nothing but letters, digits and marks is in there, all of it
+    /// quoted: no input is a syntax error.
+    pub(super) fn query(&self, tenant: Tenant) -> String {
+        let words = of_tenant(tenant, &self.words.join(" "));
+        let going_on = if self.goes_on { " *" } else { "" };
+        format!("\"{words}\"{going_on}")
+    }
+}
+
+/// What asks FTS5 for all of these phrases in one text of a tenant.
+pub(super) fn query(tenant: Tenant, phrases: &[Phrase]) -> String {
+    let phrases: Vec<String> = phrases.iter().map(|phrase| phrase.query(tenant)).collect();
+    phrases.join(" AND ")
+}
+
+/// What an asker typed, by what must be there, each once: what stands in quotation marks or without a space
+/// between (`e-mail`) is one phrase, the last word may go on. Nothing where there is no word in it.
+pub(super) fn phrases(typed: &str) -> Vec<Phrase> {
+    let mut phrases: Vec<Phrase> = Vec::new();
     let mut room = QUERY_WORDS_MAX;
     let mut add = |part: &str| {
-        let mut phrase = String::new();
-        for chunk in part.split_whitespace() {
-            each_word(chunk, &mut |word| {
-                if room > 0 {
-                    room -= 1;
-                    // Writing to a string can't fail.
-                    let _ = write!(
-                        phrase,
-                        "{}{prefix}{word}",
-                        if phrase.is_empty() { "" } else { " " }
-                    );
-                }
+        let mut words = Vec::new();
+        each(part, &mut |word| {
+            if room > 0 {
+                room -= 1;
+                words.push(word.to_owned());
+            }
+        });
+        if !words.is_empty() {
+            phrases.push(Phrase {
+                words,
+                goes_on: false,
             });
-        }
-        if !phrase.is_empty() {
-            phrases.push(phrase);
         }
     };
     let mut goes_on = false;
@@ -105,16 +135,16 @@ pub(super) fn phrases(tenant: Tenant, typed: &str) -> Vec<String> {
         // A mark that was opened and not closed is still being typed.
         goes_on = parts.peek().is_none() && !part.trim().is_empty();
     }
-    let mut quoted: Vec<String> = Vec::with_capacity(phrases.len());
-    let last = phrases.len().checked_sub(1).filter(|_| goes_on);
-    for (number, phrase) in phrases.into_iter().enumerate() {
-        let going_on = if Some(number) == last { " *" } else { "" };
-        let phrase = format!("\"{phrase}\"{going_on}");
-        if !quoted.contains(&phrase) {
-            quoted.push(phrase);
+    if let Some(last) = phrases.last_mut() {
+        last.goes_on = goes_on;
+    }
+    let mut once: Vec<Phrase> = Vec::with_capacity(phrases.len());
+    for phrase in phrases {
+        if !once.contains(&phrase) {
+            once.push(phrase);
         }
     }
-    quoted
+    once
 }
 
 fn prefix_of(tenant: Tenant) -> String {
@@ -144,7 +174,7 @@ fn each_word(chunk: &str, found: &mut impl FnMut(&str)) {
                 word.end(found);
                 word.push(c);
                 word.end(found);
-            } else if c.is_alphanumeric() || is_combining_mark(c) {
+            } else if is_part_of_word(c) {
                 word.push(c);
             } else if !is_invisible(c) {
                 word.end(found);
@@ -177,6 +207,11 @@ impl Word {
     }
 }
 
+/// What stands in words of several characters; what stands in a word of its own is told before.
+fn is_part_of_word(c: char) -> bool {
+    c.is_alphanumeric() || is_combining_mark(c)
+}
+
 /// The accents that readers leave out; in other scripts a mark may be a vowel.
 fn is_accent(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}')
@@ -197,7 +232,7 @@ fn is_word_of_its_own(c: char) -> bool {
         | '\u{3041}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' // Hiragana, Katakana
         | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' // Han
         | '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7a3}' // Hangul
-    ) && (c.is_alphanumeric() || is_combining_mark(c))
+    ) && is_part_of_word(c)
 }
 
 #[cfg(test)]
@@ -207,6 +242,11 @@ mod tests {
     use super::*;
 
     const TENANT: Tenant = Tenant::OPERATORS;
+
+    fn asked(typed: &str) -> Option<String> {
+        let phrases = phrases(typed);
+        (!phrases.is_empty()).then(|| query(TENANT, &phrases))
+    }
 
     /// The words of a text without their tenant.
     fn words(text: &str) -> String {
@@ -257,17 +297,17 @@ mod tests {
             ),
         ];
         for (typed, wanted) in table {
-            assert_eq!(query(TENANT, typed).as_deref(), Some(wanted), "{typed}");
+            assert_eq!(asked(typed).as_deref(), Some(wanted), "{typed}");
         }
         for nothing in ["", " ", "\"", "\"\"", "*", "()\"-", "🎉"] {
-            assert_eq!(query(TENANT, nothing), None, "{nothing}");
+            assert_eq!(asked(nothing), None, "{nothing}");
         }
     }
 
     proptest! {
         #[test]
         fn a_query_is_quoted_words_and_nothing_else(typed in "[\\PC\"*() ]{0,80}") {
-            if let Some(query) = query(TENANT, &typed) {
+            if let Some(query) = asked(&typed) {
                 let parts: Vec<&str> = query.trim_end_matches(" *").split(" AND ").collect();
                 for part in parts {
                     let within = part.strip_prefix('"').and_then(|part| part.strip_suffix('"'));
@@ -276,6 +316,28 @@ mod tests {
                     }), "{part}");
                 }
             }
+        }
+
+        /// Wherever a text may be taken apart, of whatever scripts it is.
+        #[test]
+        fn a_text_that_is_taken_apart_has_the_same_words(
+            chars in proptest::collection::vec(prop_oneof![
+                any::<char>(), proptest::char::range(' ', '~'), proptest::char::range('\u{300}', '\u{400}'),
+                proptest::char::range('\u{e00}', '\u{e5f}'), proptest::char::range('\u{1100}', '\u{11ff}'),
+                proptest::char::range('\u{3040}', '\u{30ff}'), proptest::char::range('\u{ac00}', '\u{ac7f}'),
+                proptest::char::range('\u{fb50}', '\u{ffef}'),
+            ], 0..40),
+        ) {
+            let text: String = chars.iter().collect();
+            let mut apart: Vec<String> = vec![String::new()];
+            for c in chars {
+                if begins_anew(c) {
+                    apart.push(String::new());
+                }
+                apart.last_mut().into_iter().for_each(|part| part.push(c));
+            }
+            let parts: Vec<String> = apart.iter().map(|part| words(part)).filter(|words| !words.is_empty()).collect();
+            prop_assert_eq!(parts.join(" "), words(&text));
         }
 
         #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -11,21 +11,25 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::index;
-use super::layout::{Layout, Progress};
+use super::layout::{Gone, Layout, Progress};
 use crate::store::sqlite::scrubbing::Scrubber;
 use colloquy_model::position::Position;
-use colloquy_runtime::offload;
+use colloquy_runtime::{cores, offload};
 
 /// Room in the queue, in KiB of text; nothing takes less than one. Whoever's turn comes next waits for
 /// what is in it.
-pub(super) const QUEUE_KIB: u32 = 1_024;
+pub(super) const QUEUE_KIB: u32 = 256;
 /// How many texts one transaction takes at most.
 const BATCH_TEXTS_MAX: usize = 512;
 /// Bytes of text from which a transaction takes no further one: commits to the store wait until the disk
-/// has taken it.
-const BATCH_BYTES_MAX: usize = 512 << 10;
+/// has taken it, and whoever searches for what comes next waits until it is done.
+const BATCH_BYTES_MAX: usize = 128 << 10;
 /// Behind so many bytes of text the trees are merged by another step.
 const MERGED_EVERY: usize = 32 << 10;
+/// For how long what has gone is deleted at most behind what was put in …
+const DELETED_AT_ONCE: Duration = Duration::from_millis(200);
+/// … and when it ends; the rest is for the next start.
+const DELETED_FOR: Duration = Duration::from_secs(2);
 /// So often the wait after a failure is doubled.
 const DOUBLED_MAX: u32 = 3;
 /// Between two looks, while it waits, at whether it is to end.
@@ -89,10 +93,14 @@ pub(super) struct Shared {
     pub(super) erasings: AtomicU64,
     /// The last of them that has ended.
     pub(super) erased: AtomicU64,
+    /// How many texts have gone that are deleted behind it.
+    pub(super) gone: AtomicI64,
+    /// How many of them were deleted before the last erasing began that has ended.
+    pub(super) erased_gone: AtomicI64,
 }
 
 impl Shared {
-    pub(super) fn new(reached: watch::Sender<Position>, is_scrubbed: bool) -> Self {
+    pub(super) fn new(reached: watch::Sender<Position>, holds_erased: bool, gone: Gone) -> Self {
         let room = usize::try_from(QUEUE_KIB).unwrap_or(usize::MAX);
         Shared {
             reached,
@@ -100,9 +108,11 @@ impl Shared {
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            holds_erased: AtomicBool::new(!is_scrubbed),
+            holds_erased: AtomicBool::new(holds_erased),
             erasings: AtomicU64::new(0),
             erased: AtomicU64::new(0),
+            gone: AtomicI64::new(gone.all),
+            erased_gone: AtomicI64::new(0),
         }
     }
 
@@ -132,12 +142,16 @@ pub(super) struct Writer<L: Layout> {
     pub(super) busy: bool,
     /// Whether there may be trees to be merged.
     pub(super) unmerged: bool,
+    /// What has gone, and is deleted behind it.
+    pub(super) gone: Gone,
+    /// How much of that was deleted when erasing began.
+    pub(super) erased_gone: i64,
 }
 
 /// What has gathered: of each text only its last state.
 struct Batch<L: Layout> {
     changes: Vec<L::Change>,
-    /// Where in there what is told of a text stands.
+    /// Where in there what was told last of a text stands.
     places: HashMap<L::Subject, usize>,
     bytes: usize,
     progress: Progress,
@@ -163,11 +177,18 @@ impl<L: Layout> Batch<L> {
         self.written.extend(work.written);
         for change in work.changes {
             self.bytes += L::bytes(&change);
-            let place = L::subject(&change)
-                .map(|subject| *self.places.entry(subject).or_insert(self.changes.len()));
-            match place.and_then(|place| self.changes.get_mut(place)) {
-                Some(earlier) => *earlier = change,
-                None => self.changes.push(change),
+            let subject = L::subject(&change);
+            let earlier = subject
+                .as_ref()
+                .and_then(|subject| self.places.get(subject));
+            match earlier.and_then(|place| self.changes.get_mut(*place)) {
+                Some(earlier) if L::replaces(&change) => *earlier = change,
+                Some(_) | None => {
+                    if let Some(subject) = subject {
+                        self.places.insert(subject, self.changes.len());
+                    }
+                    self.changes.push(change);
+                }
             }
         }
     }
@@ -182,25 +203,38 @@ impl<L: Layout> Writer<L> {
     /// then is handed in again by the position in the file: a stop must not take as long as the
     /// index is behind.
     pub(super) fn run(mut self) {
+        let mut deleting = Duration::ZERO;
         while !self.shared.closing.load(Ordering::Relaxed) {
+            let deletes = self.gone.any() && self.shared.healthy.load(Ordering::Relaxed);
             let patience = match self.busy || self.unmerged {
                 true => self.pace.rest.min(self.pace.chores_every),
                 false => self.pace.chores_every,
+            };
+            // Half of the time: what it writes, commits to the store may wait for.
+            let patience = if deletes {
+                patience.min(deleting)
+            } else {
+                patience
             };
             match self.inbox.recv_timeout(patience) {
                 Ok(first) => {
                     let mut batch = Batch::up_to(self.progress);
                     batch.add(first);
                     self.gather(&mut batch);
+                    let begun = Instant::now();
                     if !self.take_in(&mut batch) {
                         break;
                     }
+                    self.delete_for(begun.elapsed().min(DELETED_AT_ONCE));
                     self.merge_behind(&batch);
                     self.erase(Turn::Busy);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     self.write_position();
                     self.merge();
+                    let begun = Instant::now();
+                    self.delete_for(Duration::ZERO);
+                    deleting = begun.elapsed();
                     self.erase(Turn::Idle);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -281,35 +315,37 @@ impl<L: Layout> Writer<L> {
     /// Writes a batch in one transaction, and notes whether the file could be written.
     fn write(&mut self, batch: &Batch<L>) -> rusqlite::Result<()> {
         let written = self.transact(batch);
-        match &written {
-            Ok(erased) => {
-                self.written = batch.progress.position;
-                self.unmerged |= !batch.changes.is_empty();
-                if *erased {
-                    self.unerased.get_or_insert_with(Instant::now);
-                    self.shared.holds_erased.store(true, Ordering::Release);
-                }
-            }
-            Err(error) => {
-                if self.shared.healthy.load(Ordering::Relaxed) {
-                    tracing::error!(%error, "the search index can't be written; trying again");
-                }
-            }
+        self.note_health(&written);
+        let (taken_out, gone) = written?;
+        self.written = batch.progress.position;
+        self.unmerged |= !batch.changes.is_empty();
+        self.gone = gone;
+        self.shared.gone.store(gone.all, Ordering::Release);
+        if taken_out || gone.any() {
+            self.note_erased();
         }
-        self.shared
-            .healthy
-            .store(written.is_ok(), Ordering::Relaxed);
-        written.map(|_| ())
+        Ok(())
     }
 
-    /// Whether something was taken out.
-    fn transact(&mut self, batch: &Batch<L>) -> rusqlite::Result<bool> {
+    /// Notes whether the file could be written.
+    fn note_health<T>(&self, written: &rusqlite::Result<T>) {
+        let was_healthy = self.shared.healthy.swap(written.is_ok(), Ordering::Relaxed);
+        if let Err(error) = written
+            && was_healthy
+        {
+            tracing::error!(%error, "the search index can't be written; trying again");
+        }
+    }
+
+    /// Whether something was taken out, and what has gone.
+    fn transact(&mut self, batch: &Batch<L>) -> rusqlite::Result<(bool, Gone)> {
         let _pin = offload::pin_if_long(batch.bytes);
         let transaction = self.connection.transaction()?;
         let taken_out = L::write(&transaction, &batch.changes)?;
         L::set_progress(&transaction, batch.progress)?;
+        let gone = L::gone(&transaction)?;
         transaction.commit()?;
-        Ok(taken_out)
+        Ok((taken_out, gone))
     }
 
     /// Merges trees, about as much as a batch has added to them.
@@ -335,10 +371,54 @@ impl<L: Layout> Writer<L> {
         };
     }
 
+    /// Deletes what has gone, for as long as it took to put something in: what goes must not become more
+    /// and more.
+    fn delete_for(&mut self, time: Duration) {
+        if !self.gone.any() {
+            return;
+        }
+        let _pin = cores::pin_to_batch_cores();
+        let begun = Instant::now();
+        // What fails is tried again with the next batch or chore.
+        while self.delete_some().is_ok() && self.gone.any() && begun.elapsed() < time {}
+    }
+
+    /// Deletes some of what has gone.
+    fn delete_some(&mut self) -> rusqlite::Result<()> {
+        let gone = self.try_delete();
+        self.note_health(&gone);
+        match gone {
+            Ok(gone) => {
+                self.gone = gone;
+                self.note_erased();
+                Ok(())
+            }
+            Err(error) => {
+                self.shared.note(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// What has gone then.
+    fn try_delete(&mut self) -> rusqlite::Result<Gone> {
+        let transaction = self.connection.transaction()?;
+        L::delete_gone(&transaction)?;
+        let gone = L::gone(&transaction)?;
+        transaction.commit()?;
+        Ok(gone)
+    }
+
+    fn note_erased(&mut self) {
+        self.unerased.get_or_insert_with(Instant::now);
+        self.shared.holds_erased.store(true, Ordering::Release);
+    }
+
     /// Leaves everything in the file, and neither pages nor a log with what was taken out.
     fn close(&mut self) {
+        self.delete_for(DELETED_FOR);
         let scrubbed = self.scrubber.finish(&self.connection);
-        let noted = scrubbed.and_then(|is_done| match is_done {
+        let noted = scrubbed.and_then(|is_done| match is_done && !self.gone.any() {
             true => index::note_all_scrubbed(&self.connection),
             false => Ok(()),
         });
@@ -368,6 +448,7 @@ impl<L: Layout> Writer<L> {
             self.scrubber.begin(&self.connection)?;
             self.unerased = None;
             self.erasing = true;
+            self.erased_gone = self.gone.deleted;
             self.shared.erasings.fetch_add(1, Ordering::AcqRel);
         }
         if !self.erasing {
@@ -382,11 +463,14 @@ impl<L: Layout> Writer<L> {
         // With a reader in the way: again with the next chore.
         if index::erase(&self.connection)? {
             self.erasing = false;
-            let nothing_since = self.unerased.is_none();
+            let nothing_since = self.unerased.is_none() && !self.gone.any();
             let of = self.shared.erasings.load(Ordering::Acquire);
             self.shared
                 .holds_erased
                 .store(!nothing_since, Ordering::Release);
+            self.shared
+                .erased_gone
+                .store(self.erased_gone, Ordering::Release);
             self.shared.erased.store(of, Ordering::Release);
         }
         Ok(false)

@@ -10,7 +10,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Neighbour;
-use crate::support::{Account, Server, Setup, until};
+use crate::support::{Account, EventStream, Server, Setup, until};
 
 const READERS: usize = 200;
 /// How long the slow ones read.
@@ -122,6 +122,50 @@ async fn two_hundred_that_read_one_byte_a_second_of_a_list_of_6_mib() {
         .get(&format!("{path}?limit=100"))
         .await
         .expect(200);
+}
+
+/// One less than a key may have open.
+const STREAMS: usize = 99;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_from_the_first_event_on_that_nobody_reads() {
+    let server = Server::start();
+    let account = server.account().await;
+    hundred_messages(&account).await;
+    let neighbour = Neighbour::of(&server).await;
+    let request = format!(
+        "GET /v1/events?after=0 HTTP/1.1\r\nHost: test\r\nAccept: text/event-stream\r\n\
+         Authorization: Bearer {}\r\n\r\n",
+        account.test_key()
+    );
+    let attack = async {
+        let open = (0..STREAMS).map(|_| async {
+            let mut stream = narrow(&server).await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut head = [0; 12];
+            timeout(SOON, stream.read_exact(&mut head))
+                .await
+                .expect("an answer")
+                .unwrap();
+            assert_eq!(&head, b"HTTP/1.1 200");
+            stream
+        });
+        let streams = join_all(open).await;
+        neighbour.is_answered(300).await;
+        // What waits for them leaves its own account's other readers one event at a time.
+        let mut read = EventStream::open(account.test().get("/v1/events?after=0")).await;
+        let mut messages = 0;
+        while messages < 100 {
+            let event = read.event().await.event;
+            messages += usize::from(event == "message.created");
+        }
+        drop(streams);
+    };
+    let beside = neighbour
+        .beside("99 streams of 6 MB of events, unread", attack)
+        .await;
+    // Each would hold 6.3 MiB.
+    assert!(beside.peak_bytes < 300 * MIB, "{} bytes", beside.peak_bytes);
 }
 
 #[tokio::test]

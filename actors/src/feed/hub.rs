@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::inbox::Inbox;
 use super::queue::{Put, Queue, Share};
+use super::read_ahead::ReadAhead;
 use colloquy_model::caller::Tenant;
 use colloquy_model::endpoint::Endpoint;
 use colloquy_model::entity::{Kind, Subject};
@@ -224,6 +225,7 @@ struct Shared {
     closed: AtomicBool,
     /// Bytes of events that may wait for the connections of one account.
     share_max: Arc<AtomicUsize>,
+    read_ahead: Arc<ReadAhead>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -258,6 +260,7 @@ impl Feed {
             table: Mutex::new(table),
             closed: AtomicBool::new(false),
             share_max,
+            read_ahead: Arc::default(),
         });
         // A panic lets everybody who listened go: they go on from the store, as those do who are
         // too slow.
@@ -275,6 +278,11 @@ impl Feed {
     /// Lets so many bytes of events wait for the connections of one account.
     pub(crate) fn set_share(&self, bytes_max: usize) {
         self.0.share_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// What waits for those who read on from the store.
+    pub(super) fn read_ahead(&self) -> &Arc<ReadAhead> {
+        &self.0.read_ahead
     }
 
     /// Notes the last position that was in the store when it was opened.

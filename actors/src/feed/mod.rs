@@ -11,6 +11,7 @@ mod events;
 mod hub;
 mod inbox;
 mod queue;
+mod read_ahead;
 mod reader;
 
 pub use cursor::Cursor;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::read_ahead::HeldAhead;
 use super::{Ended, Feed, Interest, Item, Subscription};
 use crate::store::{EventLog, EventPage, EventQuery, Later, ReadError};
 use colloquy_model::caller::Tenant;
@@ -66,8 +67,11 @@ pub enum ReadEnd {
 
 /// Events waiting for a subscriber, at most.
 const QUEUE: usize = 1024;
-/// Events read from the store at once.
+/// Events read from the store at once, and at first: nobody knows how large they are.
 const PAGE: u32 = 200;
+const FIRST_PAGE: u32 = 8;
+/// Bytes of events that one reader may have read ahead of what is taken, or a little more.
+const READY_BYTES_MAX: usize = 64 << 10;
 
 /// A reader of events, in order, none missing, none twice.
 pub struct EventReader {
@@ -82,6 +86,10 @@ pub struct EventReader {
     /// Up to this position the store is read; behind it the queue goes on.
     until: Option<Position>,
     ready: VecDeque<Arc<Event>>,
+    /// What waits there counts for the account.
+    held: Option<HeldAhead>,
+    /// How many events the next page has.
+    page: u32,
     /// Nothing follows what is ready: the conversation that it reads is erased.
     is_complete: bool,
     /// A page on its way: kept, so that whoever looks at other things meanwhile does not begin
@@ -111,7 +119,9 @@ impl EventReader {
             subscription: None,
             until: None,
             ready: VecDeque::new(),
+            held: None,
             is_complete: false,
+            page: FIRST_PAGE,
             reading: None,
         }
     }
@@ -130,6 +140,9 @@ impl EventReader {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 self.cursor = self.source.offset(&event);
+                if self.ready.is_empty() {
+                    self.held = None;
+                }
                 return Ok(event);
             }
             if self.is_complete {
@@ -191,15 +204,43 @@ impl EventReader {
 
     fn query(&self) -> EventQuery {
         let (filter, until) = (self.filter.clone(), self.until);
+        let account = self.tenant.account_number();
+        let is_full = self.feed.read_ahead().is_full(account);
         EventQuery {
             tenant: self.tenant,
             source: self.source,
             after: self.cursor,
             until,
             filter,
-            limit: PAGE,
+            limit: if is_full { 1 } else { self.page },
             total: false,
         }
+    }
+
+    /// Keeps the first events of a page, as many as may wait, and has the next page bring about as many;
+    /// whether there were more. The first one is taken at once.
+    fn keep(&mut self, events: Vec<Arc<Event>>) -> bool {
+        let (mut fit, mut bytes) = (0, 0);
+        for event in &events {
+            if bytes >= READY_BYTES_MAX {
+                break;
+            }
+            bytes += event.payload.len();
+            fit += 1;
+        }
+        let usual = bytes / fit.max(1);
+        let page = u32::try_from(READY_BYTES_MAX / usual.max(1)).unwrap_or(PAGE);
+        self.page = page.clamp(1, PAGE);
+        if fit > 1 {
+            let account = self.tenant.account_number();
+            self.held = self.feed.read_ahead().hold(account, bytes);
+            if self.held.is_none() {
+                fit = 1;
+            }
+        }
+        let is_cut = fit < events.len();
+        self.ready.extend(events.into_iter().take(fit));
+        is_cut
     }
 
     /// Reads a page from the store. Far behind, it reads without listening, so that nothing queues
@@ -232,8 +273,8 @@ impl EventReader {
                 return Err(ReadEnd::Unreadable);
             }
         }
-        self.ready.extend(page.events);
-        if !page.more && self.until.take().is_none() {
+        let is_cut = self.keep(page.events);
+        if !page.more && !is_cut && self.until.take().is_none() {
             self.join();
         }
         Ok(())

@@ -13,10 +13,11 @@ use actix_web::http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::http::{ConnectionType, StatusCode, Version};
-use actix_web::{HttpResponse, HttpResponseBuilder, web};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::{Bytes, BytesMut};
 use colloquy_model::answer::{Answer, Done};
 use colloquy_model::page::Start;
+use colloquy_runtime::offload;
 
 use super::budget::{BytesPermit, Slack};
 use super::cors::{AllowedOrigins, CorsRequest};
@@ -103,13 +104,13 @@ pub(super) async fn prepared(
         }
     };
     // The room goes along: whoever hangs up meanwhile does not end the work.
-    match web::block(move || (work(), room)).await {
-        Ok((tagged, room)) => PreparedResponse {
+    match offload::run_on_batch_cores((), move || (work(), room)).await {
+        Some((tagged, room)) => PreparedResponse {
             reply,
             room,
             tagged: Some(tagged),
         },
-        Err(_) => PreparedResponse {
+        None => PreparedResponse {
             reply: Err(Problem::crashed()),
             room: None,
             tagged: None,

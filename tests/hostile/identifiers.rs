@@ -2,6 +2,7 @@
 //! wherever the digit stands.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -10,6 +11,8 @@ use crate::support::attachments::uploaded;
 use crate::support::documents::id_of;
 use crate::support::{Account, Answer, Client, Receiver, Server, Setup, Socket, until};
 
+/// The longest that a backup of next to nothing may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
 /// Requests that run side by side.
 const AT_ONCE: usize = 16;
 /// Digits of an identifier.
@@ -108,8 +111,7 @@ impl World {
         ids.insert("message_id", message.id("message_id"));
         ids.insert("attachment_id", uploaded(&c, "content").await);
         ids.insert("erasure_id", erasure(&c).await);
-        let backup = operator.post("/admin/v1/backups", json!({}));
-        ids.insert("backup_id", backup.await.expect(202).id("backup_id"));
+        ids.insert("backup_id", backup(&operator).await);
         ids.insert("user_id", c.user("agent").await);
         c.patch(
             &format!("/v1/conversations/{conversation}"),
@@ -237,6 +239,15 @@ fn changed(id: &str, place: usize) -> String {
     let digit = digits[place].to_digit(16).unwrap() ^ bit;
     digits[place] = char::from_digit(digit, 16).unwrap();
     format!("{prefix}_{}", digits.into_iter().collect::<String>())
+}
+
+/// A backup: another one is refused while the server makes its first by itself.
+async fn backup(operator: &Client) -> String {
+    until("a backup begins", SOON, async || {
+        let begun = operator.post("/admin/v1/backups", json!({})).await;
+        (begun.status == 202).then(|| begun.id("backup_id"))
+    })
+    .await
 }
 
 /// A server that makes backups.

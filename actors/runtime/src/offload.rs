@@ -259,7 +259,8 @@ pub fn pin_if_long(bytes: usize) -> Option<BatchPin> {
     (bytes >= LONG_BYTES_MIN).then(cores::pin_to_batch_cores)
 }
 
-/// Computes on another thread what takes long over few bytes. The guard is dropped when it is done:
+/// Computes on another thread what takes long over few bytes, or is bounded by something else than
+/// permits. The guard is dropped when it is done:
 /// a caller that leaves does not end it. `None` when it panicked.
 pub async fn run_on_batch_cores<G, T>(
     guard: G,

@@ -1,6 +1,6 @@
 //! How the text of a document is shown: Markdown as a page, everything else as it is written.
 
-use actix_web::web;
+use colloquy_runtime::offload;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
@@ -29,8 +29,8 @@ pub(super) async fn rendered(
     if content_type == "text/markdown" && content.len() <= markdown::BYTES_MAX {
         let source = content.to_owned();
         // The longest that is let through would hold up what else this thread serves.
-        let html = web::block(move || markdown::to_html(&source)).await;
-        if let Some(html) = html.map_err(|_| Problem::crashed())? {
+        let html = offload::run_on_batch_cores((), move || markdown::to_html(&source)).await;
+        if let Some(html) = html.ok_or_else(Problem::crashed)? {
             return Ok(html! { div.rendered dir="auto" { (PreEscaped(html)) } });
         }
     }

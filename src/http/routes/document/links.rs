@@ -3,7 +3,6 @@
 
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
-use actix_web::web;
 use colloquy_actors::document::access::{DocumentRole, Requester};
 use colloquy_actors::document::messages::{AddComment, CommandMeta, ListComments, UpdateDocument};
 use colloquy_actors::document::{Link, LinkError};
@@ -294,13 +293,14 @@ async fn show_page(
         count(call, link).await?;
         (body, room)
     } else {
-        let measured = web::block(move || (reading.bytes(), reading));
-        let (bytes, reading) = measured.await.map_err(|_| Problem::crashed())?;
+        let measured = offload::run_on_batch_cores((), move || (reading.bytes(), reading));
+        let (bytes, reading) = measured.await.ok_or_else(Problem::crashed)?;
         let room = room(call, bytes)?;
         count(call, link).await?;
         // The room goes along: whoever hangs up meanwhile does not end the work.
-        let page = web::block(move || page::document(&reading).map(|page| (page, room)));
-        page.await.ok().flatten().ok_or_else(Problem::crashed)?
+        let make = move || page::document(&reading).map(|page| (page, room));
+        let page = offload::run_on_batch_cores((), make).await;
+        page.flatten().ok_or_else(Problem::crashed)?
     };
     let (body, room) = made;
     Ok(Output::Text(Text {

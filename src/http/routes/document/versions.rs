@@ -1,13 +1,14 @@
 //! Versions of a document: listed, read, added, restored, merged, compared.
 
+use actix_web::HttpRequest;
 use actix_web::http::Uri;
-use actix_web::{HttpRequest, web};
 use colloquy_actors::document::messages::{
     AddVersion, Merge, RestoreOlderVersion, RestoreVersion, VersionName,
 };
 use colloquy_actors::document::{Comparison, DiffFormat};
 use colloquy_model::id::{DocumentKind, VersionId, VersionKind};
 use colloquy_model::page::Order;
+use colloquy_runtime::offload;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -168,9 +169,9 @@ async fn written(request: &HttpRequest, uri: &Uri, problem: Problem) -> Problem 
             ..problem
         }
     };
-    web::block(write)
+    offload::run_on_batch_cores((), write)
         .await
-        .unwrap_or_else(|_| Problem::crashed())
+        .unwrap_or_else(Problem::crashed)
 }
 
 pub(super) async fn diff(call: ApiCall, query: DiffQuery) -> Result<Output, Problem> {

@@ -230,6 +230,25 @@ fn long_texts_are_ranked_among_the_others() {
 }
 
 #[test]
+fn phrases_of_repeated_words_are_found_in_little_time() {
+    let desk = Desk::new();
+    desk.write(&change(7, "First", "a ".repeat(2_000_000)));
+    desk.write(&change(
+        8,
+        "Second",
+        format!("{} a a c", "a b ".repeat(1_000_000)),
+    ));
+    let begun = std::time::Instant::now();
+    let quoted = |words: &str, times| format!("\"{}\"", vec![words; times].join(" "));
+    assert_eq!(desk.found(&quoted("a", 256)), [7]);
+    assert_eq!(desk.found(&quoted("a b", 128)), [8]);
+    assert_eq!(desk.found(&quoted("a", 2)), [7, 8]);
+    assert_eq!(desk.found("\"b a a c\""), [8]);
+    assert_eq!(desk.found("\"b a a a c\""), [0; 0]);
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn a_text_without_any_place_to_be_taken_apart_is_put_in_by_parts_and_found() {
     let desk = Desk::new();
     let word = "x".repeat(400_000);

@@ -7,6 +7,10 @@
 //! deleted behind, one by one, whatever words they have. A search looks at each part of the long texts of
 //! its own tenant, and costs some 3 µs a word for each.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
@@ -27,6 +31,15 @@ const PART_BYTES: usize = 128 << 10;
 /// part's.
 const PART_BITS: u32 = 16;
 const BLOCK_BITS: u32 = 14;
+
+/// How often a phrase counts in one text at most: for its rank, a word more or less is nothing then.
+const COUNTED_MAX: usize = 10_000;
+/// Places where a phrase may begin, between two looks at the clock.
+const LOOK_EVERY: usize = 1_024;
+/// Places that are looked at one by one before they are searched.
+const NEAR: usize = 8;
+/// A search that takes longer is interrupted.
+const SEARCHED_FOR: Duration = Duration::from_secs(2);
 
 pub(super) const SCHEMA: &str = "
     CREATE TABLE long_texts (
@@ -304,11 +317,12 @@ pub(super) fn find(
         LongTextRow::COLUMNS
     );
     let mut texts = connection.prepare_cached(&sql)?;
+    let patience = Patience(Instant::now());
     let mut hits = Vec::new();
     for text in texts.query_map([tenant.number()], whole::<LongTextRow>)? {
         let text = text?;
         let title: Vec<&str> = text.title.split_terminator(' ').collect();
-        let mut content = Content::of(connection, text.id)?;
+        let mut content = Content::of(connection, text.id, patience)?;
         let mut counts = Vec::with_capacity(phrases.len());
         for phrase in phrases {
             let count = [in_title(&title, phrase), content.count(phrase)?];
@@ -345,12 +359,13 @@ fn in_title(title: &[&str], phrase: &Phrase) -> usize {
 
 /// The content of a long text.
 struct Content<'c> {
+    patience: Patience,
     parts: Vec<PartRow>,
     block: CachedStatement<'c>,
 }
 
 impl<'c> Content<'c> {
-    fn of(connection: &'c Connection, text: i64) -> rusqlite::Result<Self> {
+    fn of(connection: &'c Connection, text: i64, patience: Patience) -> rusqlite::Result<Self> {
         let sql = format!(
             "SELECT {} FROM long_parts WHERE id >= ?1 AND id < ?2",
             PartRow::COLUMNS
@@ -359,48 +374,66 @@ impl<'c> Content<'c> {
         let range = [text << PART_BITS, (text + 1) << PART_BITS];
         let parts = parts.query_map(range, whole::<PartRow>)?;
         Ok(Content {
+            patience,
             parts: parts.collect::<rusqlite::Result<_>>()?,
             block: connection.prepare_cached("SELECT words FROM long_blocks WHERE id = ?1")?,
         })
     }
 
-    /// How often a phrase is in it.
+    /// How often a phrase is in it; what is more than enough is not counted.
     fn count(&mut self, phrase: &Phrase) -> rusqlite::Result<usize> {
         let last = phrase.words.len().saturating_sub(1);
-        let mut starts: Option<Vec<u64>> = None;
-        for (distance, word) in phrase.words.iter().enumerate() {
+        // A word may stand in it several times.
+        let mut read: HashMap<(&str, bool), Rc<[u64]>> = HashMap::new();
+        let mut walks = Vec::with_capacity(phrase.words.len());
+        for (place, word) in phrase.words.iter().enumerate() {
             let wanted = Wanted {
                 word,
-                goes_on: phrase.goes_on && distance == last,
+                goes_on: phrase.goes_on && place == last,
             };
-            let mut places = self.places(wanted)?;
-            if wanted.goes_on {
-                places.sort_unstable();
-            }
-            if let Some(mut before) = starts {
-                let distance = u64::try_from(distance).unwrap_or(u64::MAX);
-                let mut places = places.into_iter().peekable();
-                before.retain(|start| {
-                    let place = start.saturating_add(distance);
-                    while places.next_if(|earlier| *earlier < place).is_some() {}
-                    places.peek() == Some(&place)
-                });
-                starts = Some(before);
-            } else {
-                starts = Some(places);
-            }
-            if starts.as_ref().is_none_or(Vec::is_empty) {
+            let key = (wanted.word, wanted.goes_on);
+            let places = match read.get(&key) {
+                Some(places) => Rc::clone(places),
+                None => Rc::clone(read.entry(key).or_insert(self.places(wanted)?.into())),
+            };
+            if places.is_empty() {
                 return Ok(0);
             }
+            walks.push(Walk {
+                distance: u64::try_from(place).unwrap_or(u64::MAX),
+                places,
+                at: 0,
+            });
         }
-        Ok(starts.map_or(0, |starts| starts.len()))
+        // Whatever word is the rarest says where it may begin.
+        walks.sort_by_key(|walk| walk.places.len());
+        let Some((rarest, others)) = walks.split_first_mut() else {
+            return Ok(0);
+        };
+        if others.is_empty() {
+            return Ok(rarest.places.len());
+        }
+        let mut count = 0;
+        for (tried, place) in rarest.places.iter().enumerate() {
+            if tried % LOOK_EVERY == 0 {
+                self.patience.check()?;
+            }
+            let start = place.checked_sub(rarest.distance);
+            let is_there = |start| others.iter_mut().all(|walk| walk.reaches(start));
+            count += usize::from(start.is_some_and(is_there));
+            if count == COUNTED_MAX {
+                break;
+            }
+        }
+        Ok(count)
     }
 
-    /// The places of what is wanted: of one word in their order.
+    /// The places of what is wanted, in their order.
     fn places(&mut self, wanted: Wanted<'_>) -> rusqlite::Result<Vec<u64>> {
         let no_block = |_: NoBlock| damaged();
         let mut places = Vec::new();
         for part in &self.parts {
+            self.patience.check()?;
             let (first, count) =
                 word_blocks::first_block(&part.firsts, wanted).map_err(no_block)?;
             let id = part.id << BLOCK_BITS;
@@ -414,7 +447,45 @@ impl<'c> Content<'c> {
                 }
             }
         }
+        if wanted.goes_on {
+            places.sort_unstable();
+        }
         Ok(places)
+    }
+}
+
+/// The places of one word of a phrase, walked along with the others'.
+struct Walk {
+    /// How many words stand before it in the phrase.
+    distance: u64,
+    places: Rc<[u64]>,
+    at: usize,
+}
+
+impl Walk {
+    /// Whether it stands where it has to if the phrase begins there; asked for one place after the other.
+    fn reaches(&mut self, start: u64) -> bool {
+        let wanted = start.saturating_add(self.distance);
+        let rest = self.places.get(self.at..).unwrap_or_default();
+        let near = rest.iter().take(NEAR).position(|place| *place >= wanted);
+        let further = near.unwrap_or_else(|| rest.partition_point(|place| *place < wanted));
+        self.at += further;
+        rest.get(further) == Some(&wanted)
+    }
+}
+
+/// How long long texts are searched: SQLite's own look at the clock sees nothing of what is done with what
+/// it has read.
+#[derive(Debug, Clone, Copy)]
+struct Patience(Instant);
+
+impl Patience {
+    fn check(self) -> rusqlite::Result<()> {
+        if self.0.elapsed() < SEARCHED_FOR {
+            return Ok(());
+        }
+        let interrupted = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT);
+        Err(rusqlite::Error::SqliteFailure(interrupted, None))
     }
 }
 

@@ -65,6 +65,13 @@ pub(crate) struct BytesPermit {
     bytes: usize,
 }
 
+impl BytesPermit {
+    /// How many bytes it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Budget {
     /// At most so many bytes at once.
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {

@@ -13,7 +13,7 @@ use actix_web::http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::http::{ConnectionType, StatusCode, Version};
-use actix_web::{HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use bytes::{Bytes, BytesMut};
 use colloquy_model::answer::{Answer, Done};
 use colloquy_model::page::Start;
@@ -104,13 +104,18 @@ pub(super) async fn prepared(
         }
     };
     // The room goes along: whoever hangs up meanwhile does not end the work.
-    match offload::run_on_batch_cores((), move || (work(), room)).await {
-        Some((tagged, room)) => PreparedResponse {
+    let bytes = room.as_ref().map_or(0, BytesPermit::bytes);
+    let written = web::block(move || {
+        let _pin = offload::pin_if_large(bytes);
+        (work(), room)
+    });
+    match written.await {
+        Ok((tagged, room)) => PreparedResponse {
             reply,
             room,
             tagged: Some(tagged),
         },
-        None => PreparedResponse {
+        Err(_) => PreparedResponse {
             reply: Err(Problem::crashed()),
             room: None,
             tagged: None,

@@ -259,6 +259,11 @@ pub fn pin_if_long(bytes: usize) -> Option<BatchPin> {
     (bytes >= LONG_BYTES_MIN).then(cores::pin_to_batch_cores)
 }
 
+/// The same for what takes long over many bytes only, such as copying them.
+pub fn pin_if_large(bytes: usize) -> Option<BatchPin> {
+    (bytes >= LARGE_BYTES_MIN).then(cores::pin_to_batch_cores)
+}
+
 /// Computes on another thread what takes long over few bytes, or is bounded by something else than
 /// permits. The guard is dropped when it is done:
 /// a caller that leaves does not end it. `None` when it panicked.

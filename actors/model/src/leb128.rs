@@ -1,7 +1,7 @@
 //! Whole numbers in as few bytes as they need: seven bits in each, the lowest first, and the eighth says
 //! whether another byte follows (unsigned LEB128, DWARF 5, section 7.6).
 
-/// Writes a number.
+/// Appends a number to the bytes.
 pub fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
@@ -10,8 +10,8 @@ pub fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(u8::try_from(number).unwrap_or_default());
 }
 
-/// Reads the next number, and leaves what is behind it; none where the bytes end before it does, or it has
-/// more than 64 bits.
+/// Reads the number at the beginning of the bytes and leaves what is behind it. None where the bytes end
+/// before the number does, or it has more than 64 bits.
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

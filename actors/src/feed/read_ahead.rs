@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Bytes that wait for all readers of one account, at most.
+/// Bytes that wait for all readers of one account, at most, or a page more.
 const ACCOUNT_BYTES_MAX: usize = 8 << 20;
 
 /// The bytes by account; of none where nothing waits.
@@ -29,14 +29,15 @@ impl ReadAhead {
             .is_some_and(|held| *held >= ACCOUNT_BYTES_MAX)
     }
 
-    /// Holds so many bytes; none where there is no room for them.
+    /// Holds so many bytes; none where the account is full.
     pub(super) fn hold(self: &Arc<Self>, account: u32, bytes: usize) -> Option<HeldAhead> {
         let mut held = self.0.lock();
-        let sum = held.get(&account).copied().unwrap_or(0) + bytes;
-        if sum > ACCOUNT_BYTES_MAX {
+        let sum = held.get(&account).copied().unwrap_or(0);
+        // As in `is_full`: what there is no room for is not read either.
+        if sum >= ACCOUNT_BYTES_MAX {
             return None;
         }
-        held.insert(account, sum);
+        held.insert(account, sum + bytes);
         Some(HeldAhead {
             of: Arc::clone(self),
             account,
@@ -66,9 +67,9 @@ mod tests {
         let ahead = Arc::new(ReadAhead::default());
         let some = ahead.hold(1, ACCOUNT_BYTES_MAX - 10);
         assert!(some.is_some() && !ahead.is_full(1));
-        assert!(ahead.hold(1, 11).is_none());
-        let rest = ahead.hold(1, 10);
+        let rest = ahead.hold(1, 11);
         assert!(rest.is_some() && ahead.is_full(1));
+        assert!(ahead.hold(1, 1).is_none());
         let others = ahead.hold(2, 11);
         assert!(others.is_some() && !ahead.is_full(2));
         drop(some);

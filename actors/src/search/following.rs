@@ -449,7 +449,7 @@ impl<'s, S: Source> Follower<'s, S> {
 struct Rest<L: Layout> {
     /// What they happened behind.
     behind: Position,
-    /// How many there were.
+    /// How many items of the turn are told as taken in once all of their changes are.
     items: usize,
     changes: VecDeque<L::Change>,
     bytes: usize,

@@ -59,15 +59,11 @@ pub struct Part {
     tenant: Tenant,
     /// Of the text: one that is there already is not written again.
     digest: [u8; 32],
-    place: Place,
+    /// 0, 1, 2 … among the parts of its text.
+    ordinal: i64,
+    is_last: bool,
     title: String,
     content: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    part: i64,
-    is_last: bool,
 }
 
 impl Part {
@@ -81,7 +77,7 @@ impl Part {
     }
 }
 
-/// The parts of a long text, in which it is to be put in.
+/// A long text in the parts that are to be put in, in their order.
 pub(super) fn parts(
     (number, tenant): (EntityNumber, Tenant),
     title: &str,
@@ -100,10 +96,8 @@ pub(super) fn parts(
         number,
         tenant,
         digest: digest.into(),
-        place: Place {
-            part: i64::try_from(place).unwrap_or(i64::MAX),
-            is_last: place == last,
-        },
+        ordinal: i64::try_from(place).unwrap_or(i64::MAX),
+        is_last: place == last,
         title: title.clone(),
         content: content.to_owned(),
     };
@@ -140,7 +134,7 @@ columns! {
 /// Puts a part in. Whether the text is there with it, in place of an earlier one.
 pub(super) fn put(connection: &Connection, part: &Part) -> rusqlite::Result<bool> {
     let number = key(part.number);
-    if part.place.part == 0 && !begin(connection, part)? {
+    if part.ordinal == 0 && !begin(connection, part)? {
         return Ok(false);
     }
     let sql = format!(
@@ -162,7 +156,7 @@ pub(super) fn put(connection: &Connection, part: &Part) -> rusqlite::Result<bool
         place += 1;
     });
     let made = places.into_blocks();
-    let id = text << PART_BITS | part.place.part;
+    let id = text << PART_BITS | part.ordinal;
     connection
         .prepare_cached("INSERT INTO long_parts (id, firsts) VALUES (?1, ?2)")?
         .execute(params![id, made.firsts])?;
@@ -171,7 +165,7 @@ pub(super) fn put(connection: &Connection, part: &Part) -> rusqlite::Result<bool
     for (block, block_id) in made.blocks.iter().zip(id << BLOCK_BITS..) {
         insert.execute(params![block_id, block])?;
     }
-    if part.place.is_last {
+    if part.is_last {
         let_go(connection, part.number, true)?;
     }
     connection
@@ -179,9 +173,9 @@ pub(super) fn put(connection: &Connection, part: &Part) -> rusqlite::Result<bool
         .execute(params![
             text,
             i64::try_from(place).unwrap_or(i64::MAX),
-            part.place.is_last
+            part.is_last
         ])?;
-    Ok(part.place.is_last)
+    Ok(part.is_last)
 }
 
 /// Begins a text anew; false where the same is there already.
@@ -266,7 +260,7 @@ pub(super) fn delete_part(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What has gone.
+/// How many texts have gone since the index was made, and how many of them are deleted.
 pub(super) fn gone(connection: &Connection) -> rusqlite::Result<Gone> {
     let gone = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'gone_texts'";
     let gone: i64 = connection.prepare_cached(gone)?.query_row([], only)?;

@@ -3,7 +3,8 @@
 //! idle. So while something long is computed, it has the last core to itself, and threads that
 //! answer requests keep to the others; otherwise all threads may use all cores. A second long
 //! computation reserves the last core but one, and so on up to half of the cores; beyond this they
-//! share them.
+//! share them. What works for milliseconds behind the others' backs (the indexes, the log's move into the
+//! file) goes along.
 //!
 //! On a machine with one core, or when the kernel refuses, nothing is moved.
 //!
@@ -11,6 +12,7 @@
 //! 8 MiB the p99 of messages is 3.8 ms (4.2 ms without merges); with no thread moved 13.0 ms (2.7);
 //! with `SCHED_IDLE` for what computes 20.1 ms (8.8).
 
+use std::cell::OnceCell;
 use std::marker::PhantomData;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -30,8 +32,21 @@ static REFUSED: Once = Once::new();
 
 /// Keeps the calling thread, until it ends, off the cores on which something long is computed.
 pub fn mark_latency_sensitive() {
+    mark(Role::LatencySensitive);
+}
+
+/// Has the calling thread, until it ends, work on the cores on which something long is computed, while there
+/// is any: for milliseconds of work, again and again, that no request waits for. It reserves no core itself.
+pub fn mark_background() {
+    mark(Role::Background);
+}
+
+/// Gives the calling thread a role, until it ends.
+fn mark(role: Role) {
     // An error means that the thread is ending.
-    let _ = LATENCY_SENSITIVE.try_with(|_| ());
+    let _ = ROLE.try_with(|given| {
+        given.get_or_init(|| RoleOfThread::register(role));
+    });
 }
 
 /// Keeps a core free of latency-sensitive threads as long as the result lives. It is for work that
@@ -91,19 +106,29 @@ pub struct BatchPin {
 }
 
 static THREADS: Mutex<Threads> = Mutex::new(Threads {
-    latency_sensitive: Vec::new(),
+    roles: Vec::new(),
     batch: Vec::new(),
     reserved: 0,
     batch_cores: 0,
 });
 
 thread_local! {
-    static LATENCY_SENSITIVE: LatencySensitive = LatencySensitive::register();
+    static ROLE: OnceCell<RoleOfThread> = const { OnceCell::new() };
+}
+
+/// Where a thread works while something long is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// On the other cores.
+    LatencySensitive,
+    /// On those cores.
+    Background,
 }
 
 /// The threads that are moved between cores.
 struct Threads {
-    latency_sensitive: Vec<Pid>,
+    /// Threads that have a role as long as they live.
+    roles: Vec<(Pid, Role)>,
     /// Threads that compute something long now.
     batch: Vec<Pid>,
     /// How many [`ReservedCore`]s there are.
@@ -112,25 +137,22 @@ struct Threads {
     batch_cores: usize,
 }
 
-/// The registration of a latency-sensitive thread, which ends with it.
-struct LatencySensitive(Pid);
+/// The role of a thread, which ends with it.
+struct RoleOfThread(Pid);
 
-impl LatencySensitive {
-    fn register() -> Self {
+impl RoleOfThread {
+    fn register(role: Role) -> Self {
         let thread = gettid();
         let mut threads = THREADS.lock();
-        threads.latency_sensitive.push(thread);
+        threads.roles.push((thread, role));
         threads.place(&[thread]);
-        LatencySensitive(thread)
+        RoleOfThread(thread)
     }
 }
 
-impl Drop for LatencySensitive {
+impl Drop for RoleOfThread {
     fn drop(&mut self) {
-        THREADS
-            .lock()
-            .latency_sensitive
-            .retain(|thread| *thread != self.0);
+        THREADS.lock().roles.retain(|(thread, _)| *thread != self.0);
     }
 }
 
@@ -163,13 +185,8 @@ impl Threads {
         if self.batch_cores == before {
             self.place(moved);
         } else {
-            let all: Vec<Pid> = self
-                .latency_sensitive
-                .iter()
-                .chain(&self.batch)
-                .chain(moved)
-                .copied()
-                .collect();
+            let all = self.roles.iter().map(|(thread, _)| thread);
+            let all: Vec<Pid> = all.chain(&self.batch).chain(moved).copied().collect();
             self.place(&all);
         }
     }
@@ -180,11 +197,17 @@ impl Threads {
         let (front, back) = cores.split_at(cores.len().saturating_sub(self.batch_cores));
         let [front, back, all] = [front, back, &cores].map(set);
         for thread in threads {
-            let is_batch = self.batch.contains(thread);
-            let allowed = match (is_batch, self.latency_sensitive.contains(thread)) {
-                (true, _) if self.batch_cores > 0 => &back,
-                (false, true) => &front,
-                (true | false, _) => &all,
+            let role = self.roles.iter().find(|(one, _)| one == thread);
+            let allowed = if self.batch_cores == 0 {
+                &all
+            } else if self.batch.contains(thread) {
+                &back
+            } else {
+                match role {
+                    Some((_, Role::LatencySensitive)) => &front,
+                    Some((_, Role::Background)) => &back,
+                    None => &all,
+                }
             };
             // Any other error means that the thread has ended or that its cores were taken away.
             if let Err(Errno::PERM) = sched_setaffinity(Some(*thread), allowed) {

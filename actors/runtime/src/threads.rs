@@ -46,6 +46,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::cores;
+
 /// Starts a thread under this name. `on_panic` is [`EndProcess`], [`Restart`] or [`Report`].
 ///
 /// # Errors
@@ -151,6 +153,7 @@ impl BackgroundThread {
     ) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let thread = spawn(name, EndProcess, move || {
+            cores::mark_background();
             let going_on = async {
                 let mut restarts = RestartBackoff::of(name);
                 while caught(&mut work).await.is_none() {

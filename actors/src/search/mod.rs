@@ -78,8 +78,7 @@ use crate::store::{Later, ReadError};
 use colloquy_model::caller::Tenant;
 use colloquy_model::position::Position;
 use colloquy_runtime::fair_queue::QueueBounds;
-use colloquy_runtime::file_lock;
-use colloquy_runtime::threads;
+use colloquy_runtime::{cores, file_lock, threads};
 
 /// Why the search index could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +208,10 @@ impl<L: Layout> Search<L> {
         // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
         // the index again.
         let on_panic = threads::Report(move || room.close());
-        let thread = threads::spawn(names.writer, on_panic, move || writer.run());
+        let thread = threads::spawn(names.writer, on_panic, move || {
+            cores::mark_background();
+            writer.run();
+        });
         Ok((
             Search {
                 path: path.to_owned(),

@@ -19,7 +19,7 @@ use super::failure::judge;
 use super::file::{OpenError, connect};
 use crate::store::Checkpoint;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::threads;
+use colloquy_runtime::{cores, threads};
 
 /// So many new pages in the log are moved at once: mostly a few hundred of the file, each several times.
 const STEP: u32 = 2_000;
@@ -122,6 +122,7 @@ impl Checkpointing {
         let thread = {
             let progress = Arc::clone(&progress);
             threads::spawn("checkpoints", threads::EndProcess, move || {
+                cores::mark_background();
                 run(&connection, &asked, &progress)
             })
         };

@@ -1,6 +1,7 @@
 //! Another account on the attacked server: it sends messages, or lists its conversations, all the
 //! while and says how long that took.
 
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -70,8 +71,12 @@ impl Neighbour {
             answered: Arc::clone(&answered),
         };
         let (orders, inbox) = mpsc::channel();
-        std::thread::spawn(move || sender.run(&inbox));
+        std::thread::spawn(move || {
+            take_the_processor_at_once();
+            sender.run(&inbox);
+        });
         leave_the_processor_to_others();
+        prefer(server.pid());
         Neighbour {
             orders,
             answered,
@@ -167,21 +172,48 @@ impl Neighbour {
 /// do on a machine of their own: the figures are to say what the server does. Threads that these
 /// start are like them.
 fn leave_the_processor_to_others() {
-    let this = std::fs::read_link("/proc/thread-self").unwrap();
+    let this = this_thread();
     for thread in std::fs::read_dir("/proc/self/task")
         .unwrap()
         .map(Result::unwrap)
     {
         // One that has ended meanwhile has no name.
         let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-        if name.starts_with("tokio-") || this.ends_with(thread.file_name()) {
-            let done = Command::new("chrt")
-                .args(["--idle", "--pid", "0"])
-                .arg(thread.file_name())
-                .output();
-            tool::started("chrt", done);
+        if name.starts_with("tokio-") || this == thread.file_name() {
+            schedule(&thread.file_name(), &["--idle", "--pid", "0"]);
         }
     }
+}
+
+/// Has the server's threads preferred to the attack's clients by more, where that is allowed (root): even a
+/// thread of `SCHED_IDLE` runs for 4 ms, until the kernel's next tick, once the others have run for long
+/// enough, which is once in 1.4 s, and in 12 s with this.
+fn prefer(process: u32) {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let threads: Vec<_> = threads.map(|thread| thread.unwrap().file_name()).collect();
+    let done = Command::new("renice")
+        .args(["-n", "-10", "-p"])
+        .args(threads)
+        .output();
+    tool::started("renice", done);
+}
+
+/// The calling thread, which is the neighbour's, waits for no processor, as if it had a machine of its own,
+/// where the kernel allows it (root): otherwise much of what a message takes is the client's own waiting.
+fn take_the_processor_at_once() {
+    schedule(&this_thread(), &["--fifo", "--pid", "1"]);
+}
+
+/// Has the kernel schedule a thread so, if it allows it.
+fn schedule(thread: &OsStr, policy: &[&str]) {
+    let done = Command::new("chrt").args(policy).arg(thread).output();
+    tool::started("chrt", done);
+}
+
+/// The number of the calling thread.
+fn this_thread() -> OsString {
+    let link = std::fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_owned()
 }
 
 /// What the neighbour asks for.

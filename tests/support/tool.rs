@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::process::{Command, Stdio};
 
 /// The Debian package of each program.
-const PACKAGES: [(&str, &str); 21] = [
+const PACKAGES: [(&str, &str); 22] = [
     ("addr2line", "build-essential"),
     ("bash", "bash"),
     ("cc", "build-essential"),
@@ -24,6 +24,7 @@ const PACKAGES: [(&str, &str); 21] = [
     ("pkill", "procps"),
     ("python3", "python3"),
     ("readelf", "build-essential"),
+    ("renice", "bsdutils"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),

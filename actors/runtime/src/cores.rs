@@ -237,3 +237,7 @@ fn set(cores: &[usize]) -> CpuSet {
     }
     set
 }
+
+#[cfg(test)]
+#[path = "cores_tests.rs"]
+mod tests;

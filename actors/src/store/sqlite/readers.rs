@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 
 use super::codec;
@@ -29,11 +30,13 @@ const FEW: usize = 8;
 const LOOK_EVERY: i32 = 5_000;
 /// From here on others would notice that their core is taken: a tick of the kernel.
 const LONG_MIN: Duration = Duration::from_millis(4);
+/// A read that takes a core for so long is not short either, if few instructions have brought many bytes.
+const SHORT_MAX: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// Since when this thread does reads that are not short, one behind the other.
     static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// Whether the read that goes on has been looked at: then it is not short.
+    /// Whether the read that goes on is known not to be short.
     static LOOKED_AT: Cell<bool> = const { Cell::new(false) };
     /// Set while that takes long.
     static LONG: RefCell<Option<BatchPin>> = const { RefCell::new(None) };
@@ -154,7 +157,7 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
                 Some(connection) => {
                     let _inside = gate.enter();
                     let look = move || {
-                        keep_aside_if_long();
+                        keep_aside_if_long(Instant::now());
                         desk.upgrade().into_iter().for_each(|desk| desk.wake());
                         for_asker.strong_count() > 0
                     };
@@ -198,7 +201,12 @@ impl<K: Copy + Eq + Hash + Send + 'static> Readers<K> {
 impl<K: Copy + Eq + Hash> Desk<K> {
     fn work(&self, connection: &mut Connection) {
         while let Some((whom, job)) = self.next() {
+            let (begun, used) = (Instant::now(), core_time());
             (job.run)(Some(connection));
+            // Waiting for the disk takes nobody's core.
+            if begun.elapsed() > SHORT_MAX && core_time().saturating_sub(used) > SHORT_MAX {
+                keep_aside_if_long(begun);
+            }
             if !LOOKED_AT.take() {
                 rest();
             }
@@ -261,6 +269,13 @@ impl<K: Copy + Eq + Hash> State<K> {
     }
 }
 
+/// How long this thread has had a core so far.
+fn core_time() -> Duration {
+    // A thread's own clock is there, and counts up from zero.
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().unwrap_or_default()
+}
+
 /// This thread does not count as long any more.
 fn rest() {
     if BUSY_SINCE.take().is_some() {
@@ -269,11 +284,12 @@ fn rest() {
 }
 
 /// Lets this thread count as long once it has been reading for so long: several reads of some ms in
-/// a row take a core as one long read does. Those that end before the first look at the clock do
-/// not count, for whoever asks for many of them needs the cores for the answers.
-fn keep_aside_if_long() {
+/// a row take a core as one long read does. Those that end before the first look at the clock, and soon, do
+/// not count, for whoever asks for many of them needs the cores for the answers. The present one is known to
+/// have gone on since then.
+fn keep_aside_if_long(then: Instant) {
     LOOKED_AT.set(true);
-    let since = BUSY_SINCE.get().unwrap_or_else(Instant::now);
+    let since = BUSY_SINCE.get().unwrap_or(then);
     BUSY_SINCE.set(Some(since));
     if since.elapsed() > LONG_MIN {
         LONG.with_borrow_mut(|long| {
@@ -439,6 +455,35 @@ mod tests {
         );
         assert_eq!(wait(long), Err(ReadError::TooSlow));
         readers.close();
+    }
+
+    /// Whether the last of some readings in a row, each of which does this, goes on among what is long.
+    fn ends_aside(each: fn()) -> bool {
+        let readers = readers(1, roomy());
+        let (holding, held) = hold(&readers, 1);
+        let row: Vec<_> = (0..5)
+            .map(|_| {
+                readers.read(1, move |_| {
+                    each();
+                    Ok(LONG.with_borrow(Option::is_some))
+                })
+            })
+            .collect();
+        drop(held);
+        wait(holding).unwrap();
+        let aside = row.into_iter().map(|reading| wait(reading).unwrap()).last();
+        readers.close();
+        aside.unwrap()
+    }
+
+    #[test]
+    fn readings_without_instructions_that_take_a_core_in_a_row_count_as_long() {
+        assert!(ends_aside(|| {
+            let begun = core_time();
+            while core_time() - begun < 2 * SHORT_MAX {}
+        }));
+        let disk = || std::thread::sleep(2 * SHORT_MAX);
+        assert!(!ends_aside(disk), "what only waits takes no core");
     }
 
     #[test]

@@ -243,10 +243,8 @@ async fn run<S: Source>(shared: Arc<Shared<S>>) {
         if ended.is_ok() {
             return;
         }
-        // Closed it is only when this thread has ended: it is damaged, or its writer has panicked.
-        if !follower.index.damaged() {
-            tokio::time::sleep(restarts.next_wait()).await;
-        }
+        // Its writer has ended: it is damaged, which the next file may be for the same reason, or has panicked.
+        tokio::time::sleep(restarts.next_wait()).await;
         shared.open_again().await;
     }
 }

@@ -40,11 +40,12 @@ impl Unusable {
     }
 }
 
-/// Whether the file itself is wrong, and not what is around it.
+/// Whether the file itself is wrong, and not what is around it. A row that is there though it can't be is
+/// damage, too: the same would be tried again for ever.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation)
     )
 }
 

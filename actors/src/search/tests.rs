@@ -714,6 +714,24 @@ async fn a_file_that_turns_out_to_be_damaged_while_running_is_deleted_with_the_c
     reached(&desk.search, desk.position).await;
 }
 
+#[tokio::test]
+async fn a_file_with_rows_that_cannot_be_is_damaged_and_nobody_waits_for_it_for_ever() {
+    let mut desk = Desk::new();
+    let long = "word ".repeat(20_000);
+    desk.put(1, "long", &long).await;
+    assert_eq!(desk.found("word").await, [1]);
+    // The parts of a text that is not there, under the identifiers that the next one's will have.
+    let connection = Connection::open(desk.path()).unwrap();
+    let sql = "INSERT INTO long_parts (id, firsts) SELECT 2 * id, firsts FROM long_parts";
+    assert_eq!(connection.execute(sql, []), Ok(1));
+    desk.put(2, "long", &long).await;
+    let begun = Instant::now();
+    while !desk.search.damaged() {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[test]
 fn no_query_is_wrong() {
     let runtime = tokio::runtime::Builder::new_current_thread()

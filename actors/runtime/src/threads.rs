@@ -114,8 +114,8 @@ impl<B: FnOnce(), F: FnOnce() + Send + 'static> OnPanic<B> for Report<F> {
 
 /// The exit code of a process that can't go on (`EX_SOFTWARE`).
 pub const EXIT_CODE: i32 = 70;
-/// A thread that runs a future beside the requests, again after each panic. Dropped, it ends at the
-/// future's next await.
+/// A thread that runs a future beside the requests, again after each panic, on the cores for long
+/// computations while there are any. Dropped, it ends at the future's next await.
 pub struct BackgroundThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,

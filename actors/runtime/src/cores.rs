@@ -3,8 +3,8 @@
 //! idle. So while something long is computed, it has the last core to itself, and threads that
 //! answer requests keep to the others; otherwise all threads may use all cores. A second long
 //! computation reserves the last core but one, and so on up to half of the cores; beyond this they
-//! share them. What works for milliseconds behind the others' backs (the indexes, the log's move into the
-//! file) goes along.
+//! share them. Threads in the background, for which no request waits (the search indexes' writers, the
+//! checkpoints of SQLite's log), work on the reserved cores too, and reserve none.
 //!
 //! On a machine with one core, or when the kernel refuses, nothing is moved.
 //!
@@ -119,9 +119,9 @@ thread_local! {
 /// Where a thread works while something long is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// On the other cores.
+    /// It answers requests: on the cores that no long computation has reserved.
     LatencySensitive,
-    /// On those cores.
+    /// No request waits for it: on the cores that are reserved for long computations.
     Background,
 }
 

@@ -285,11 +285,11 @@ fn rest() {
 
 /// Lets this thread count as long once it has been reading for so long: several reads of some ms in
 /// a row take a core as one long read does. Those that end before the first look at the clock, and soon, do
-/// not count, for whoever asks for many of them needs the cores for the answers. The present one is known to
-/// have gone on since then.
-fn keep_aside_if_long(then: Instant) {
+/// not count, for whoever asks for many of them needs the cores for the answers. `since` is from when on the
+/// present read is known not to be short.
+fn keep_aside_if_long(since: Instant) {
     LOOKED_AT.set(true);
-    let since = BUSY_SINCE.get().unwrap_or(then);
+    let since = BUSY_SINCE.get().unwrap_or(since);
     BUSY_SINCE.set(Some(since));
     if since.elapsed() > LONG_MIN {
         LONG.with_borrow_mut(|long| {

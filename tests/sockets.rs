@@ -1,10 +1,13 @@
 //! Many sockets, and one that does not read: every one gets every event, and who is too slow is
 //! closed and resumes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::support::socket::Ended;
 use crate::support::{Client, Server, Setup, Socket, account_with_client, sized};
@@ -102,13 +105,22 @@ async fn each_socket_on_its_own_conversation_gets_that_ones_events_only() {
 /// Enough that no buffer of the kernel's or of the server's can hold it.
 const FLOOD: usize = 3_000;
 const FLOOD_BYTES: usize = 10_000;
+/// How long they may take on a busy machine.
+const FLOODS: Duration = Duration::from_secs(180);
 
-async fn flood(c: &Client, id: &str) {
+/// How many messages a reader that keeps up may be behind: half of what the server keeps for one.
+const KEEPS_UP: usize = 400;
+
+/// Sends messages as long as `room` has permits, one a message.
+async fn flood(c: &Client, id: &str, room: &Semaphore) {
     let text = "x".repeat(FLOOD_BYTES);
-    let sends = (0..FLOOD).map(|_| c.message(id, &text));
+    let sends = (0..FLOOD).map(async |_| {
+        room.acquire().await.unwrap().forget();
+        c.message(id, &text).await;
+    });
     futures_util::stream::iter(sends)
         .buffer_unordered(8)
-        .for_each(|_| async {})
+        .for_each(|()| async {})
         .await;
 }
 
@@ -119,15 +131,19 @@ async fn a_reader_that_can_not_keep_up_is_closed_with_1013_and_resumes() {
     let (mut slow, mut quick) = (Socket::open(&c).await, Socket::open(&c).await);
     slow.subscribe(json!(id), None).await;
     quick.subscribe(json!(id), None).await;
+    let room = Arc::new(Semaphore::new(KEEPS_UP));
+    let read = Arc::clone(&room);
     let reading = tokio::spawn(async move {
         for seq in 2..2 + FLOOD as u64 {
             assert_eq!(quick.event().await["seq"], seq);
+            read.add_permits(1);
         }
     });
-    flood(&c, &id).await;
+    let flooding = timeout(FLOODS, flood(&c, &id, &room));
+    flooding.await.expect("who reads goes on");
     reading.await.expect("who reads loses nothing");
     let mut last = 1;
-    let ended = tokio::time::timeout(Duration::from_secs(30), async {
+    let ended = timeout(Duration::from_secs(30), async {
         loop {
             match slow.try_hear().await {
                 Ok(frame) => take(&frame, &mut last),

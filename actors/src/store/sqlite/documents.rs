@@ -1,10 +1,13 @@
 //! Writes documents: their headers, versions, comments and who may read them. A version's content is
 //! a frame against another's, written once and never moved.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::{HashMap, HashSet};
 
-use super::codec::{insert, int, only, optional_millis};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::codec::{column, insert, int, only, optional_millis};
 use super::{erasing, frame_parts};
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
 use colloquy_model::document::{CommentChange, DocumentHeader, DocumentReader, NewVersion};
 use colloquy_model::entity::Subject;
@@ -46,18 +49,7 @@ pub(super) fn put(
         put_readers(connection, n, readers)?;
     }
     if let Some(links) = &header.links {
-        connection
-            .prepare_cached("DELETE FROM links WHERE document = ?1")?
-            .execute([n])?;
-        connection
-            .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?
-            .execute([n])?;
-        let mut insert = connection.prepare_cached(
-            "INSERT INTO links(hash, document, document_tail, scope) VALUES (?1, ?2, ?3, ?4)",
-        )?;
-        for hash in links {
-            insert.execute(params![hash, n, int(tail), commit.tenant.number()])?;
-        }
+        put_links(connection, commit.subject, commit.tenant, links)?;
     }
     if let Some(version) = &header.version {
         put_version(connection, commit, version)?;
@@ -81,18 +73,66 @@ pub(super) fn put(
     Ok(moved)
 }
 
+/// Leaves these readers, and writes only those that are new, have another role or are no more:
+/// a document with many of them is mostly given one more.
 fn put_readers(
     connection: &Connection,
     n: i64,
     readers: &[DocumentReader],
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("DELETE FROM readers WHERE document = ?1")?
-        .execute([n])?;
-    let mut insert = connection
-        .prepare_cached("INSERT INTO readers(user, document, role) VALUES (?1, ?2, ?3)")?;
+    let reader = |row: &Row<'_>| {
+        let user = column(row, 0, "readers.user")?;
+        Ok((user, column(row, 1, "readers.role")?))
+    };
+    let mut stored = connection
+        .prepare_cached("SELECT user, role FROM readers WHERE document = ?1")?
+        .query_map([n], reader)?
+        .collect::<rusqlite::Result<HashMap<i64, i64>>>()?;
+    let mut put = connection.prepare_cached(
+        "INSERT OR REPLACE INTO readers(user, document, role) VALUES (?1, ?2, ?3)",
+    )?;
     for DocumentReader { user, role } in readers {
-        insert.execute([int(user.0), n, *role])?;
+        let user = int(user.0);
+        if stored.remove(&user) != Some(*role) {
+            put.execute([user, n, *role])?;
+        }
+    }
+    let mut delete =
+        connection.prepare_cached("DELETE FROM readers WHERE user = ?1 AND document = ?2")?;
+    for user in stored.keys() {
+        delete.execute([*user, n])?;
+    }
+    Ok(())
+}
+
+/// Leaves these share links, and writes only those that are new or no more. Their uses are counted
+/// in the header, as of this commit.
+fn put_links(
+    connection: &Connection,
+    document: Subject,
+    tenant: Tenant,
+    links: &[[u8; 32]],
+) -> rusqlite::Result<()> {
+    let Subject { number, tail, .. } = document;
+    let n = int(number.0);
+    connection
+        .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?
+        .execute([n])?;
+    let mut stored = connection
+        .prepare_cached("SELECT hash FROM links WHERE document = ?1")?
+        .query_map([n], only)?
+        .collect::<rusqlite::Result<HashSet<[u8; 32]>>>()?;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO links(hash, document, document_tail, scope) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for hash in links {
+        if !stored.remove(hash) {
+            insert.execute(params![hash, n, int(tail), tenant.number()])?;
+        }
+    }
+    let mut delete = connection.prepare_cached("DELETE FROM links WHERE hash = ?1")?;
+    for hash in stored {
+        delete.execute([hash])?;
     }
     Ok(())
 }
@@ -191,3 +231,7 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
         None => BinCounts::default(),
     })
 }
+
+#[cfg(test)]
+#[path = "documents_tests.rs"]
+mod tests;

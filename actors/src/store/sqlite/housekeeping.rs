@@ -28,8 +28,13 @@ use colloquy_model::time::Timestamp;
 const SLICE: usize = 256;
 /// Bytes of texts erased in one slice: some milliseconds.
 const ERASE_SLICE_BYTES: usize = 1 << 20;
-/// Between two slices of redacted texts, which have a time by which they must be gone.
-const WAIT_REDACTING: Duration = Duration::from_millis(1);
+/// The same of redacted texts: with a sync about as long as a commit.
+const REDACT_SLICE_BYTES: usize = 256 << 10;
+/// Between two slices of redacted texts, in times that the last one took: commits have the writer for most
+/// of the time.
+const REDACT_REST: u32 = 3;
+/// Between two slices of redacted texts that are late, and the least of all.
+const REDACT_WAIT_MIN: Duration = Duration::from_millis(1);
 /// A store that closes goes on with them for so long; what is left goes after the next start.
 const REDACT_AT_END: Duration = Duration::from_secs(3);
 
@@ -62,8 +67,8 @@ pub(super) struct Housekeeping {
     scrubs_more_until: Instant,
     /// Whether the writer had nothing to write in this turn.
     is_idle: bool,
-    /// Whether earlier texts of redacted messages may be left.
-    redacting: bool,
+    /// Earlier texts of redacted messages, where some may be left.
+    redacting: Option<Redacting>,
     keys: Shelving,
     low_water: Position,
     probe_at: Instant,
@@ -72,6 +77,25 @@ pub(super) struct Housekeeping {
     turn: usize,
     busy: bool,
     rest_until: Instant,
+}
+
+/// Earlier texts of redacted messages that are being erased. They have a time by which they must be gone.
+#[derive(Debug, Clone, Copy)]
+struct Redacting {
+    /// Texts have been left since then.
+    since: Instant,
+    /// When the next slice is due.
+    next: Instant,
+}
+
+impl Redacting {
+    fn begin() -> Self {
+        let now = Instant::now();
+        Redacting {
+            since: now,
+            next: now,
+        }
+    }
 }
 
 impl Housekeeping {
@@ -102,7 +126,7 @@ impl Housekeeping {
             scrubs_for_somebody: false,
             scrubs_more_until: now,
             is_idle: false,
-            redacting: true,
+            redacting: Some(Redacting::begin()),
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
             probe_at: now,
@@ -130,7 +154,7 @@ impl Housekeeping {
 
     /// A message was redacted: the file must lose its earlier texts.
     pub(super) fn erase_messages(&mut self) {
-        self.redacting = true;
+        self.redacting.get_or_insert_with(Redacting::begin);
         self.erase_text();
     }
 
@@ -160,15 +184,18 @@ impl Housekeeping {
 
     /// How long the writer may sleep.
     pub(super) fn tick(&self) -> Duration {
-        if self.redacting {
-            return self.pace.tick.min(WAIT_REDACTING);
-        }
         let busy = self.busy || self.renames.waiting() > 0;
-        self.log.tick(if busy {
+        let tick = self.log.tick(if busy {
             self.pace.tick.min(self.pace.rest)
         } else {
             self.pace.tick
-        })
+        });
+        // Where the disk is full nothing is done that is due.
+        let is_due_in = |redacting: Redacting| {
+            let left = redacting.next.saturating_duration_since(Instant::now());
+            left.max(REDACT_WAIT_MIN)
+        };
+        tick.min(self.redacting.map_or(Duration::MAX, is_due_in))
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -296,18 +323,37 @@ impl Housekeeping {
         }
     }
 
-    /// One slice of the earlier texts of redacted messages; where the store closes, as many as there
-    /// is time for.
+    /// One slice of the earlier texts of redacted messages, if it is due; where the store closes, as many as
+    /// there is time for.
     fn erase_redacted(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<()> {
-        let begun = Instant::now();
-        while self.redacting {
+        let asked = Instant::now();
+        while let Some(Redacting { since, next }) = self.redacting {
+            let begun = Instant::now();
+            if phase == Phase::Running && next > begun {
+                break;
+            }
+            let is_late = since.elapsed() > self.pace.erase_within;
+            let bytes = if is_late {
+                ERASE_SLICE_BYTES
+            } else {
+                REDACT_SLICE_BYTES
+            };
             connection.execute_batch("BEGIN IMMEDIATE")?;
-            self.redacting = redacting::slice(connection, ERASE_SLICE_BYTES)?;
+            let any_was_left = redacting::slice(connection, bytes)?;
             connection.execute_batch("COMMIT")?;
-            if self.redacting {
+            let rest = if is_late {
+                REDACT_WAIT_MIN
+            } else {
+                REDACT_REST * begun.elapsed()
+            };
+            self.redacting = any_was_left.then(|| Redacting {
+                since,
+                next: Instant::now() + rest,
+            });
+            if any_was_left {
                 self.erase_text();
             }
-            if phase == Phase::Running || begun.elapsed() > REDACT_AT_END {
+            if phase == Phase::Running || asked.elapsed() > REDACT_AT_END {
                 break;
             }
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::access::DocumentRole;
+use super::access::{Collaborator, DocumentRole, Visibility};
 use super::comments::{Anchor, Comment};
 use super::context::{CommandContext, Effect, Outcome};
 use super::precompute::{EncodedVersion, Followed};
@@ -22,7 +22,7 @@ use colloquy_model::document::{
 };
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
-use colloquy_model::id::{CommentId, ShareId};
+use colloquy_model::id::{CommentId, ShareId, UserId};
 use colloquy_model::json::text;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
@@ -47,11 +47,48 @@ impl VersionMeta {
     }
 }
 
+/// What an event tells of what has changed: of each field `{"from":…,"to":…}`.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Changes<'a> {
+    Fields(Map<String, Value>),
+    Permissions(PermissionChanges<'a>),
+}
+
+/// The fields of a permission set that have changed.
+#[derive(Serialize)]
+pub(super) struct PermissionChanges<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) collaborators: Option<FieldChange<&'a [Collaborator]>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) default_role: Option<FieldChange<DocumentRole>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) link_sharing: Option<FieldChange<bool>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) owner_id: Option<FieldChange<Option<UserId>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) visibility: Option<FieldChange<Visibility>>,
+}
+
+/// What a field was and is.
+#[derive(Serialize)]
+pub(super) struct FieldChange<T> {
+    from: T,
+    to: T,
+}
+
+impl<T: PartialEq> FieldChange<T> {
+    /// None where it is what it was.
+    pub(super) fn between(from: T, to: T) -> Option<Self> {
+        (from != to).then_some(FieldChange { from, to })
+    }
+}
+
 /// The fields of an event beside the document.
 #[derive(Default, Serialize)]
 pub(super) struct EventExtras<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) changes: Option<Map<String, Value>>,
+    pub(super) changes: Option<Changes<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) permanent: Option<bool>,
     /// Stands in place of the head's identifier.
@@ -62,7 +99,7 @@ pub(super) struct EventExtras<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) comment: Option<CommentView>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) collaborators: Option<Vec<Value>>,
+    pub(super) collaborators: Option<&'a [Collaborator]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) removed: Option<bool>,
 }
@@ -459,7 +496,7 @@ fn readers(live: &Live) -> Vec<DocumentReader> {
     };
     let owner = permissions.owner.iter();
     let collaborators = permissions.collaborators.iter();
-    let everybody = permissions.visibility == super::access::Visibility::Account;
+    let everybody = permissions.visibility == Visibility::Account;
     owner
         .map(|owner| reader(owner.number(), DocumentRole::Owner))
         .chain(collaborators.map(|one| reader(one.user_id.number(), one.role)))

@@ -1,14 +1,18 @@
 //! The rules of who may see a document: the bin, collaborators, permission sets, share links.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{Access, Decided, DocumentRequest};
 use crate::document::access::{
     Action, Collaborator, DocumentRole, PermissionChange, Permissions, Visibility,
 };
 use crate::document::context::{CommandContext, Outcome};
-use crate::document::draft::{Deletion, Draft, EventExtras, change, link_used, nothing_shown};
+use crate::document::draft::{
+    Changes, Deletion, Draft, EventExtras, FieldChange, PermissionChanges, link_used, nothing_shown,
+};
 use crate::document::messages::{
     AddShare, BinDocument, ChangeRole, CollaboratorGiven, DocumentError, EraseDocument,
     EraseFromBin, GrantRole, ListCollaborators, ListShares, OpenShare, OpenedShare, PurgeDocument,
@@ -399,13 +403,13 @@ impl Live {
         if next == *before {
             return draft.unchanged(context, answer);
         }
-        let named =
-            |user: &UserId| before.owner == Some(*user) || before.collaborator(*user).is_some();
+        let collaborators = before.collaborators.iter().map(|one| one.user_id);
+        let named: HashSet<UserId> = collaborators.chain(before.owner).collect();
         let let_in = next
             .collaborators
             .iter()
             .map(|one| one.user_id)
-            .filter(|user| !named(user));
+            .filter(|user| !named.contains(user));
         // A collaborator may be deleted at any time: as a new owner even one who was named must be
         // there at the commit.
         let owner = next.owner.filter(|owner| before.owner != Some(*owner));
@@ -414,17 +418,14 @@ impl Live {
             .chain(let_in)
             .map(Condition::UserExists)
             .collect();
-        let changes = differences(before, &next);
-        let collaborators = next.collaborators.iter().map(|one| json!(one)).collect();
-        let owner_changes = next.owner != before.owner;
-        draft.live.facts.permissions = next;
-        if owner_changes {
+        draft.live.facts.permissions = next.clone();
+        if next.owner != before.owner {
             draft.shows_change(&context);
         }
         draft.readers_change();
         let extras = EventExtras {
-            changes: Some(changes),
-            collaborators: Some(collaborators),
+            changes: Some(Changes::Permissions(differences(before, &next))),
+            collaborators: Some(&next.collaborators),
             ..EventExtras::default()
         };
         draft.event(EventKind::DocumentPermissionsUpdated, extras);
@@ -501,33 +502,12 @@ fn permissions_shown(permissions: &Permissions) -> Answer {
     Answer::ok(Some(tag(&body)), body)
 }
 
-fn differences(before: &Permissions, after: &Permissions) -> Map<String, Value> {
-    let mut changes = Map::new();
-    let mut differ = |field: &str, from: Value, to: Value| {
-        if from != to {
-            changes.extend(change(field, from, to));
-        }
-    };
-    differ("owner_id", json!(before.owner), json!(after.owner));
-    differ(
-        "visibility",
-        json!(before.visibility),
-        json!(after.visibility),
-    );
-    differ(
-        "default_role",
-        json!(before.default_role),
-        json!(after.default_role),
-    );
-    differ(
-        "link_sharing",
-        json!(before.link_sharing),
-        json!(after.link_sharing),
-    );
-    differ(
-        "collaborators",
-        json!(before.collaborators),
-        json!(after.collaborators),
-    );
-    changes
+fn differences<'p>(before: &'p Permissions, after: &'p Permissions) -> PermissionChanges<'p> {
+    PermissionChanges {
+        collaborators: FieldChange::between(&*before.collaborators, &*after.collaborators),
+        default_role: FieldChange::between(before.default_role, after.default_role),
+        link_sharing: FieldChange::between(before.link_sharing, after.link_sharing),
+        owner_id: FieldChange::between(before.owner, after.owner),
+        visibility: FieldChange::between(before.visibility, after.visibility),
+    }
 }

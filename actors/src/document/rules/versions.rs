@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Access, ComputedRequest, Decided, DocumentRequest};
 use crate::document::access::{Action, DocumentRole, Permissions, role_of};
 use crate::document::context::{CommandContext, Outcome};
-use crate::document::draft::{Draft, EventExtras, VersionMeta, change, link_used};
+use crate::document::draft::{Changes, Draft, EventExtras, VersionMeta, change, link_used};
 use crate::document::merge_job::{MergeBasis, MergeJob, MergeOutcome};
 use crate::document::messages::{
     AddVersion, ApplyMerge, BranchName, ContentType, CreateDocument, DocumentError,
@@ -179,7 +179,7 @@ impl ComputedRequest for UpdateDocument {
         draft.shows_change(&context);
         if !changes.is_empty() {
             let extras = EventExtras {
-                changes: Some(changes),
+                changes: Some(Changes::Fields(changes)),
                 ..EventExtras::default()
             };
             draft.event(EventKind::DocumentUpdated, extras);

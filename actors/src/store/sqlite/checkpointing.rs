@@ -149,7 +149,7 @@ impl Checkpointing {
         Checkpoints(Arc::clone(&self.progress))
     }
 
-    /// The next commit has so many bytes of large works.
+    /// The next commit, or one before it, has so many bytes of large works.
     pub(super) fn note_large(&self, bytes: usize) {
         self.progress.lock().large += bytes;
     }

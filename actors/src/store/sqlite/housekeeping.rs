@@ -14,10 +14,11 @@ use super::log_erasing::LogErasing;
 use super::older_keys::Shelving;
 use super::pace::{Pace, Phase};
 use super::recent_events::{PendingSegment, SegmentWriter};
+use super::redacting::Redacting;
 use super::renames::{self, Renames};
 use super::retention::Retention;
 use super::scrubbing::Scrubber;
-use super::{erasing, frame_parts, redacting};
+use super::{erasing, frame_parts};
 use crate::store::{CommitSink, KeyUse};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::position::Position;
@@ -28,15 +29,6 @@ use colloquy_model::time::Timestamp;
 const SLICE: usize = 256;
 /// Bytes of texts erased in one slice: some milliseconds.
 const ERASE_SLICE_BYTES: usize = 1 << 20;
-/// The same of redacted texts: with a sync about as long as a commit.
-const REDACT_SLICE_BYTES: usize = 256 << 10;
-/// Between two slices of redacted texts, in times that the last one took: commits have the writer for most
-/// of the time.
-const REDACT_REST: u32 = 3;
-/// Between two slices of redacted texts that are late, and the least of all.
-const REDACT_WAIT_MIN: Duration = Duration::from_millis(1);
-/// A store that closes goes on with them for so long; what is left goes after the next start.
-const REDACT_AT_END: Duration = Duration::from_secs(3);
 
 /// What the writer writes behind its commits, and whom it tells.
 pub(super) struct Behind<'w> {
@@ -67,8 +59,7 @@ pub(super) struct Housekeeping {
     scrubs_more_until: Instant,
     /// Whether the writer had nothing to write in this turn.
     is_idle: bool,
-    /// Earlier texts of redacted messages, where some may be left.
-    redacting: Option<Redacting>,
+    redacting: Redacting,
     keys: Shelving,
     low_water: Position,
     probe_at: Instant,
@@ -77,25 +68,6 @@ pub(super) struct Housekeeping {
     turn: usize,
     busy: bool,
     rest_until: Instant,
-}
-
-/// Earlier texts of redacted messages that are being erased. They have a time by which they must be gone.
-#[derive(Debug, Clone, Copy)]
-struct Redacting {
-    /// Texts have been left since then.
-    since: Instant,
-    /// When the next slice is due.
-    next: Instant,
-}
-
-impl Redacting {
-    fn begin() -> Self {
-        let now = Instant::now();
-        Redacting {
-            since: now,
-            next: now,
-        }
-    }
 }
 
 impl Housekeeping {
@@ -126,7 +98,7 @@ impl Housekeeping {
             scrubs_for_somebody: false,
             scrubs_more_until: now,
             is_idle: false,
-            redacting: Some(Redacting::begin()),
+            redacting: Redacting::open(pace.erase_within),
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
             probe_at: now,
@@ -154,7 +126,7 @@ impl Housekeeping {
 
     /// A message was redacted: the file must lose its earlier texts.
     pub(super) fn erase_messages(&mut self) {
-        self.redacting.get_or_insert_with(Redacting::begin);
+        self.redacting.begin();
         self.erase_text();
     }
 
@@ -190,12 +162,7 @@ impl Housekeeping {
         } else {
             self.pace.tick
         });
-        // Where the disk is full nothing is done that is due.
-        let is_due_in = |redacting: Redacting| {
-            let left = redacting.next.saturating_duration_since(Instant::now());
-            left.max(REDACT_WAIT_MIN)
-        };
-        tick.min(self.redacting.map_or(Duration::MAX, is_due_in))
+        self.redacting.tick(tick)
     }
 
     /// Whether the disk takes anything, after it did not.
@@ -217,13 +184,14 @@ impl Housekeeping {
         fold.due(lagging, self.pace.age_max, SLICE)
     }
 
-    /// One slice of everything that is due, or all of it where the store closes.
+    /// One slice of everything that is due, or all of it where the store closes. Gives about how many bytes
+    /// of redacted texts were erased: as many pages are in the log.
     pub(super) fn run(
         &mut self,
         connection: &Connection,
         behind: Behind<'_>,
         phase: Phase,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<usize> {
         let Behind {
             counts,
             fold,
@@ -265,15 +233,18 @@ impl Housekeeping {
             self.busy = self.slice_of_what_can_wait(connection, sink)?;
             self.rest_until = Instant::now() + self.pace.rest.max(3 * begun.elapsed());
         }
-        self.erase_redacted(connection, phase)?;
+        let redacted = self.redacting.run(connection, phase)?;
+        if redacted > 0 {
+            self.erase_text();
+        }
         let is_scrubbed = !self.scrubs_for_somebody || self.scrubber.is_done();
         if self.log.run(connection, phase)? && is_scrubbed {
             erasing::log_is_empty(connection).inspect_err(|_| self.log.note())?;
         }
-        match phase {
-            Phase::Closing => self.finish_scrubbing(connection),
-            Phase::Running => Ok(()),
+        if phase == Phase::Closing {
+            self.finish_scrubbing(connection)?;
         }
+        Ok(redacted)
     }
 
     /// One slice of one thing, in turn; whether there was anything to do.
@@ -321,43 +292,6 @@ impl Housekeeping {
                 return Ok(());
             }
         }
-    }
-
-    /// One slice of the earlier texts of redacted messages, if it is due; where the store closes, as many as
-    /// there is time for.
-    fn erase_redacted(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<()> {
-        let asked = Instant::now();
-        while let Some(Redacting { since, next }) = self.redacting {
-            let begun = Instant::now();
-            if phase == Phase::Running && next > begun {
-                break;
-            }
-            let is_late = since.elapsed() > self.pace.erase_within;
-            let bytes = if is_late {
-                ERASE_SLICE_BYTES
-            } else {
-                REDACT_SLICE_BYTES
-            };
-            connection.execute_batch("BEGIN IMMEDIATE")?;
-            let any_was_left = redacting::slice(connection, bytes)?;
-            connection.execute_batch("COMMIT")?;
-            let rest = if is_late {
-                REDACT_WAIT_MIN
-            } else {
-                REDACT_REST * begun.elapsed()
-            };
-            self.redacting = any_was_left.then(|| Redacting {
-                since,
-                next: Instant::now() + rest,
-            });
-            if any_was_left {
-                self.erase_text();
-            }
-            if phase == Phase::Running || asked.elapsed() > REDACT_AT_END {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// One slice of the texts of what is gone; what is left when the store closes goes

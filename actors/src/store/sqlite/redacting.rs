@@ -3,11 +3,14 @@
 //! the file has lost them, what is read of a message goes through [`Veil`]. What a redaction has
 //! still to erase stands in the file, so a crash only delays it.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use super::codec::{Columns, columns, insert, int, only, whole};
+use super::pace::Phase;
 use super::{delivery_logs, identifiers};
 use crate::sealing::texts;
 use colloquy_model::conversation::MessageView;
@@ -19,6 +22,15 @@ use colloquy_model::position::Position;
 use colloquy_model::sequence::Sequence;
 use colloquy_model::time::Timestamp;
 
+/// Bytes of texts that are erased in one slice, half a millisecond or, if it is longer, one text …
+const SLICE_BYTES: usize = 64 << 10;
+/// … and so many times what it took until the next one: commits have the writer for most of the time.
+const REST: u32 = 3;
+/// The same of texts that are late.
+const LATE_SLICE_BYTES: usize = 1 << 20;
+const LATE_REST: Duration = Duration::from_millis(1);
+/// A store that closes goes on with them for so long; what is left goes after the next start.
+const AT_END: Duration = Duration::from_secs(3);
 /// What erasing a row costs beside their text, in bytes of text.
 const ROW_BYTES: usize = 512;
 
@@ -26,6 +38,89 @@ const ROW_BYTES: usize = 512;
 const EARLIER_BYTES: usize = 16;
 /// How far apart operations of one bulk request stand at most, about, in positions.
 const BULK_REACH: i64 = 10_000;
+
+/// Earlier texts of redacted messages that are to be erased, and when: they have a time by which they must be
+/// gone.
+#[derive(Debug)]
+pub(super) struct Redacting {
+    /// None where no text is left.
+    due: Option<Due>,
+    /// Texts that have been left for longer are late.
+    within: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    /// Texts have been left since then.
+    since: Instant,
+    /// When the next slice is to be erased.
+    next: Instant,
+}
+
+impl Redacting {
+    /// With what an earlier run may have left.
+    pub(super) fn open(within: Duration) -> Self {
+        let mut redacting = Redacting { due: None, within };
+        redacting.begin();
+        redacting
+    }
+
+    /// Some texts may be left from now on.
+    pub(super) fn begin(&mut self) {
+        let now = Instant::now();
+        self.due.get_or_insert(Due {
+            since: now,
+            next: now,
+        });
+    }
+
+    /// How long the writer may sleep, at most this long.
+    pub(super) fn tick(&self, tick: Duration) -> Duration {
+        let Some(due) = self.due else {
+            return tick;
+        };
+        // Where the disk is full nothing is done that is due.
+        let left = due.next.saturating_duration_since(Instant::now());
+        tick.min(left.max(LATE_REST))
+    }
+
+    /// Erases a slice, if it is due; where the store closes, as many as there is time for. Gives about how
+    /// many bytes were erased.
+    pub(super) fn run(&mut self, connection: &Connection, phase: Phase) -> rusqlite::Result<usize> {
+        let (asked, mut erased) = (Instant::now(), 0);
+        while let Some(Due { since, next }) = self.due {
+            let begun = Instant::now();
+            if phase == Phase::Running && next > begun {
+                break;
+            }
+            let is_late = since.elapsed() > self.within;
+            let bytes = if is_late {
+                LATE_SLICE_BYTES
+            } else {
+                SLICE_BYTES
+            };
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            let any_was_left = slice(connection, bytes)?;
+            connection.execute_batch("COMMIT")?;
+            let rest = if is_late {
+                LATE_REST
+            } else {
+                REST * begun.elapsed()
+            };
+            self.due = any_was_left.then(|| Due {
+                since,
+                next: Instant::now() + rest,
+            });
+            if any_was_left {
+                erased += bytes;
+            }
+            if phase == Phase::Running || asked.elapsed() > AT_END {
+                break;
+            }
+        }
+        Ok(erased)
+    }
+}
 
 columns! {
     /// How far a redaction has come.

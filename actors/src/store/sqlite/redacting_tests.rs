@@ -8,13 +8,14 @@
 )]
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::pace::Phase;
-use super::redacting::Veil;
+use super::redacting::{Redacting, Veil};
 use super::tests::{Bare, Folder};
 use super::{events, loads, revisions};
 use crate::conversation::messages::{RedactMessage, SendMessage};
@@ -290,6 +291,27 @@ fn a_redaction_in_slices_shows_nothing_meanwhile_and_goes_on_after_a_crash() {
         );
     }
     house.is_sound();
+}
+
+/// In how many slices a redaction is done whose texts are late after so long.
+fn slices(late_after: Duration) -> usize {
+    let mut often = Often::new();
+    often.redact();
+    let (mut redacting, mut slices) = (Redacting::open(late_after), 0);
+    while often.under_way() > 0 {
+        let erased = redacting.run(&often.bare.writer.connection, Phase::Running);
+        slices += usize::from(erased.unwrap() > 0);
+    }
+    slices
+}
+
+#[test]
+fn texts_go_in_slices_as_short_as_commits_unless_they_are_late() {
+    let (short, long) = (slices(Duration::MAX), slices(Duration::ZERO));
+    assert!(
+        short > 40 && long < 8,
+        "{short} short slices, {long} long ones"
+    );
 }
 
 #[test]

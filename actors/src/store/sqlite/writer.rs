@@ -574,7 +574,10 @@ impl Writer {
         self.counters
             .renames_waiting(housekeeping.renames_waiting());
         match done {
-            Ok(()) => healthy.store(true, Ordering::Relaxed),
+            Ok(redacted) => {
+                self.checkpointing.note_large(redacted);
+                healthy.store(true, Ordering::Relaxed);
+            }
             Err(error) => {
                 healthy.store(false, Ordering::Relaxed);
                 if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {

@@ -98,7 +98,7 @@ impl Housekeeping {
             scrubs_for_somebody: false,
             scrubs_more_until: now,
             is_idle: false,
-            redacting: Redacting::open(pace.erase_within),
+            redacting: Redacting::open(pace.erase_within / 2),
             keys: Shelving::open(connection)?,
             low_water: Position::ZERO,
             probe_at: now,

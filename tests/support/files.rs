@@ -1,8 +1,12 @@
 //! What stands in the files of a server, to the byte.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Bytes that are read of a file at once.
+const PIECE: usize = 64 << 10;
 
 /// Every file below the folder that holds the text.
 pub(crate) fn files_with(folder: &Path, text: impl AsRef<[u8]>) -> Vec<PathBuf> {
@@ -12,11 +16,31 @@ pub(crate) fn files_with(folder: &Path, text: impl AsRef<[u8]>) -> Vec<PathBuf> 
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files_with(&path, text));
-        } else if holds(&fs::read(&path).unwrap_or_default(), text) {
+        } else if file_holds(&path, text) {
             found.push(path);
         }
     }
     found
+}
+
+/// Whether the text stands anywhere in this file, which may be gone. It is read in pieces: where the
+/// kernel lets nobody else run before a read has ended, one of all of it would hold up whoever is
+/// measured meanwhile.
+fn file_holds(path: &Path, text: &[u8]) -> bool {
+    let Ok(mut file) = File::open(path) else {
+        return false;
+    };
+    // The end of a piece stays before the next one: the text may stand across the two.
+    let (mut window, mut kept) = (vec![0; PIECE + text.len()], 0);
+    loop {
+        let read = file.read(&mut window[kept..]).unwrap_or(0);
+        let end = kept + read;
+        if read == 0 || holds(&window[..end], text) {
+            return read > 0;
+        }
+        kept = end.min(text.len() - 1);
+        window.copy_within(end - kept..end, 0);
+    }
 }
 
 /// Which of these words a file below the folder holds, and which. All are as long, and begin alike.

@@ -507,7 +507,7 @@ fn readers(live: &Live) -> Vec<DocumentReader> {
 /// What an event tells of one changed field: `{"field":{"from":…,"to":…}}`.
 pub(super) fn change(field: &str, from: Value, to: Value) -> Map<String, Value> {
     let mut changes = Map::new();
-    changes.insert(field.to_owned(), json!({ "from": from, "to": to }));
+    changes.insert(field.to_owned(), json!(FieldChange { from, to }));
     changes
 }
 

@@ -72,7 +72,7 @@ fn hashes(connection: &Connection, document: i64) -> BTreeSet<u8> {
 }
 
 proptest! {
-    /// Of another document's nothing changes.
+    /// What another document has stays as it is.
     #[test]
     fn what_a_commit_leaves_is_there_and_nothing_else(
         other in (btree_map(0..8_i64, 0..3_i64, 0..8), btree_set(0..16_u8, 0..8)),

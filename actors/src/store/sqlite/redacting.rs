@@ -26,11 +26,12 @@ use colloquy_model::time::Timestamp;
 const SLICE_BYTES: usize = 64 << 10;
 /// … and so many times what it took until the next one: commits have the writer for most of the time.
 const REST: u32 = 3;
-/// The same of texts that are late.
+/// The same of texts that are late; where the store closes, nothing waits for the slices.
 const LATE_SLICE_BYTES: usize = 1 << 20;
 const LATE_REST: Duration = Duration::from_millis(1);
 /// A store that closes goes on with them for so long; what is left goes after the next start.
 const AT_END: Duration = Duration::from_secs(3);
+
 /// What erasing a row costs beside their text, in bytes of text.
 const ROW_BYTES: usize = 512;
 
@@ -39,14 +40,15 @@ const EARLIER_BYTES: usize = 16;
 /// How far apart operations of one bulk request stand at most, about, in positions.
 const BULK_REACH: i64 = 10_000;
 
-/// Earlier texts of redacted messages that are to be erased, and when: they have a time by which they must be
-/// gone.
+/// When the next slice of redacted messages' earlier texts is to be erased. A slice is short and leaves
+/// commits most of the time, unless the texts have been left for so long that they are late: 30 s after a
+/// redaction no file may hold them.
 #[derive(Debug)]
 pub(super) struct Redacting {
     /// None where no text is left.
     due: Option<Due>,
     /// Texts that have been left for longer are late.
-    within: Duration,
+    late_after: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +61,11 @@ struct Due {
 
 impl Redacting {
     /// With what an earlier run may have left.
-    pub(super) fn open(within: Duration) -> Self {
-        let mut redacting = Redacting { due: None, within };
+    pub(super) fn open(late_after: Duration) -> Self {
+        let mut redacting = Redacting {
+            due: None,
+            late_after,
+        };
         redacting.begin();
         redacting
     }
@@ -93,7 +98,7 @@ impl Redacting {
             if phase == Phase::Running && next > begun {
                 break;
             }
-            let is_late = since.elapsed() > self.within;
+            let is_late = phase == Phase::Closing || since.elapsed() > self.late_after;
             let bytes = if is_late {
                 LATE_SLICE_BYTES
             } else {

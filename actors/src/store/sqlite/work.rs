@@ -10,6 +10,7 @@ use crate::store::digest::PayloadDigests;
 use crate::store::{
     DeliverySlice, FigureSlice, Nonce, Rewrap, Settle, Stored, Unwritten, UsageSlice, Written,
 };
+use colloquy_model::caller::Tenant;
 use colloquy_model::commit::{Chore, Commit};
 use colloquy_model::entity::Subject;
 use colloquy_model::entity_number::EntityNumber;
@@ -89,6 +90,25 @@ impl Work {
             Work::Commit { commit, .. } => Some(commit.subject.number),
             Work::Barrier { subject, .. } | Work::Reload { subject, .. } => Some(subject.number),
             Work::PartAhead(_)
+            | Work::ChoreDone { .. }
+            | Work::Deliver { .. }
+            | Work::SpendNonce { .. }
+            | Work::Rewrap { .. }
+            | Work::Figures { .. }
+            | Work::AddUsage { .. }
+            | Work::BeginDeliveries { .. }
+            | Work::Snapshot(_)
+            | Work::Close { .. } => None,
+        }
+    }
+
+    /// Who writes what such works bring; none for those that bring nothing, or what the server itself notes.
+    pub(super) fn account(&self) -> Option<Tenant> {
+        match self {
+            Work::Commit { commit, .. } => Some(commit.tenant.account_wide()),
+            Work::Barrier { .. }
+            | Work::Reload { .. }
+            | Work::PartAhead(_)
             | Work::ChoreDone { .. }
             | Work::Deliver { .. }
             | Work::SpendNonce { .. }

@@ -18,7 +18,7 @@ use colloquy_model::sequence::Sequence;
 /// Rows of one table that are erased at once, however small they are.
 const ROWS_AT_ONCE: i64 = 1_024;
 /// What erasing a row costs beside its text, in bytes of text.
-const ROW_BYTES: usize = 256;
+const ROW_BYTES: usize = 1 << 10;
 
 /// Up to here are the rows of an entity erased of which pages may still hold something, and the log.
 const ERASED: i64 = i64::MAX - 1;

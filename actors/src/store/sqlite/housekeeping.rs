@@ -27,8 +27,10 @@ use colloquy_model::time::Timestamp;
 
 /// Headers folded in one slice.
 const SLICE: usize = 256;
-/// Bytes of texts erased in one slice: some milliseconds.
-const ERASE_SLICE_BYTES: usize = 1 << 20;
+/// Bytes of texts erased in one slice: some tenths of a millisecond …
+const ERASE_SLICE_BYTES: usize = 64 << 10;
+/// … and where they are late: some milliseconds.
+const LATE_ERASE_SLICE_BYTES: usize = 1 << 20;
 
 /// What the writer writes behind its commits, and whom it tells.
 pub(super) struct Behind<'w> {
@@ -46,8 +48,8 @@ pub(super) struct Housekeeping {
     pace: Pace,
     uses_at: Instant,
     log: LogErasing,
-    /// Whether texts of what is gone may be left.
-    erasing: bool,
+    /// Since when texts of what is gone may be left.
+    erasing_since: Option<Instant>,
     /// Versions that were refused: parts of their frames may be there.
     refused: Vec<EntityNumber>,
     scrubber: Scrubber,
@@ -90,7 +92,7 @@ impl Housekeeping {
             pace,
             uses_at: now + pace.uses_every,
             log,
-            erasing: true,
+            erasing_since: Some(now),
             refused: Vec::new(),
             // What was erased before a crash may not be scrubbed.
             unscrubbed: changed.are_unknown(),
@@ -143,7 +145,7 @@ impl Housekeeping {
 
     /// Something is gone for good: its texts are to be erased.
     pub(super) fn erase_texts_of_gone(&mut self) {
-        self.erasing = true;
+        self.erasing_since.get_or_insert_with(Instant::now);
         // Its header and its names left the file with the commit.
         self.erase_text();
     }
@@ -151,7 +153,7 @@ impl Housekeeping {
     /// This version of a document does not come: parts of its frame that are there go.
     pub(super) fn give_up_frame(&mut self, version: EntityNumber) {
         self.refused.push(version);
-        self.erasing = true;
+        self.erasing_since.get_or_insert_with(Instant::now);
     }
 
     /// How long the writer may sleep.
@@ -301,17 +303,22 @@ impl Housekeeping {
         connection: &Connection,
         sink: &dyn CommitSink,
     ) -> rusqlite::Result<bool> {
-        if !self.erasing {
+        let Some(since) = self.erasing_since else {
             return Ok(false);
-        }
+        };
+        let bytes = if since.elapsed() > self.pace.erase_within / 2 {
+            LATE_ERASE_SLICE_BYTES
+        } else {
+            ERASE_SLICE_BYTES
+        };
         connection.execute_batch("BEGIN IMMEDIATE")?;
         for version in &self.refused {
             frame_parts::give_up(connection, *version)?;
         }
-        let is_more_left = erasing::slice(connection, sink, ERASE_SLICE_BYTES)?;
+        let is_more_left = erasing::slice(connection, sink, bytes)?;
         connection.execute_batch("COMMIT")?;
         // Not before it is committed: a full disk must not end it.
-        self.erasing = is_more_left;
+        self.erasing_since = is_more_left.then_some(since);
         self.refused.clear();
         // Behind the last slice, too: the log may have been emptied before it.
         self.erase_text();

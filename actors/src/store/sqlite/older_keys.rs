@@ -18,8 +18,8 @@ use colloquy_model::time::Timestamp;
 const BLOCK: usize = 256;
 /// Bytes of one key with its position.
 const ENTRY: usize = 16;
-/// Blocks that are written or deleted at once.
-const BLOCKS_AT_ONCE: usize = 64;
+/// Blocks that are written or deleted at once: some tenths of a millisecond.
+const BLOCKS_AT_ONCE: usize = 8;
 
 /// SQLite's integers are signed; their order is of no matter as long as it is the same everywhere.
 fn signed(short: ShortKey) -> i64 {

@@ -31,7 +31,7 @@ impl Default for Pace {
             erase_within: Duration::from_secs(10),
             trim_every: Duration::from_secs(60),
             events_kept: None,
-            rest: Duration::from_millis(20),
+            rest: Duration::from_millis(2),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::codec::{self, int, only};
-use super::slices::{self, SLICE, Slice, first_of};
+use super::slices::{self, Entry, SLICE, Slice, first_of};
 use crate::store::DeliveryState;
 use colloquy_model::event_kind::EventKind;
 use colloquy_model::idempotency::KEPT_FOR;
@@ -19,6 +19,8 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
 const TENANTS_PER_TURN: usize = 64;
 /// Slices that a floor passes in one turn.
 const SLICES: usize = 64;
+/// Rows that are freed in one turn: some tenths of a millisecond.
+const ROWS_PER_TURN: usize = if cfg!(test) { 3 } else { 64 };
 
 /// What rows need not hold when they are events no more: messages and their edits hold state, and
 /// events of documents tell a search index that lags what has changed.
@@ -36,6 +38,17 @@ pub(super) struct Retention {
     next_at: Instant,
     /// While it looks: the last tenant that was looked at.
     behind: Option<i64>,
+    /// The slice whose rows are being freed.
+    freeing: Option<Freeing>,
+}
+
+/// How far a slice's rows are freed. After a restart they are freed once more, which changes nothing.
+#[derive(Debug, Clone, Copy)]
+struct Freeing {
+    tenant: i64,
+    first: u64,
+    /// Of its rows so many.
+    rows: usize,
 }
 
 impl Retention {
@@ -47,6 +60,7 @@ impl Retention {
             every,
             next_at: Instant::now(),
             behind: None,
+            freeing: None,
         }
     }
 
@@ -77,7 +91,7 @@ impl Retention {
                 self.next_at = Instant::now() + self.patience();
                 return Ok(true);
             };
-            let trimmed = match trim(connection, tenant, until, now) {
+            let trimmed = match self.trim(connection, tenant, until, now) {
                 // Told where it was found. The floors of other accounts move on, and so does what
                 // comes behind this.
                 Err(error) if connection.is_autocommit() && codec::unreadable(&error).is_some() => {
@@ -93,6 +107,68 @@ impl Retention {
         }
         Ok(true)
     }
+
+    /// Moves the floor over what is older than `until` and frees some rows of a slice below it, which goes with
+    /// the last of them; whether there was anything to do.
+    fn trim(
+        &mut self,
+        connection: &Connection,
+        tenant: i64,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> rusqlite::Result<bool> {
+        let before = slices::floor(connection, tenant)?;
+        let floor = reached(connection, tenant, before, until)?;
+        // An answer that is kept may be the payload of its row.
+        let free_until = until.min(now - KEPT_FOR);
+        let free = |slice: &Slice| {
+            slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until)
+        };
+        let freed = slices::oldest(connection, tenant, 0)?.filter(free);
+        if floor == before && freed.is_none() {
+            return Ok(false);
+        }
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        connection
+            .prepare_cached(
+                "INSERT INTO scopes(scope, number, floor) VALUES (?1, ?2, ?2)
+             ON CONFLICT DO UPDATE SET floor = excluded.floor",
+            )?
+            .execute([tenant, int(floor)])?;
+        let freeing = freed
+            .map(|slice| self.free(connection, tenant, &slice))
+            .transpose()?;
+        connection.execute_batch("COMMIT")?;
+        self.freeing = freeing.flatten();
+        Ok(true)
+    }
+
+    /// Frees the next rows of a slice; how far that has come, none where it was all of them.
+    fn free(
+        &self,
+        connection: &Connection,
+        tenant: i64,
+        slice: &Slice,
+    ) -> rusqlite::Result<Option<Freeing>> {
+        let before = self
+            .freeing
+            .filter(|freeing| (freeing.tenant, freeing.first) == (tenant, slice.first));
+        let from = before.map_or(0, |freeing| freeing.rows);
+        let to = from + ROWS_PER_TURN;
+        free_rows(
+            connection,
+            slice.entries.iter().skip(from).take(ROWS_PER_TURN),
+        )?;
+        if to < slice.entries.len() {
+            return Ok(Some(Freeing {
+                tenant,
+                first: slice.first,
+                rows: to,
+            }));
+        }
+        slices::delete(connection, tenant, slice)?;
+        Ok(None)
+    }
 }
 
 fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i64>> {
@@ -102,40 +178,6 @@ fn next_scope(connection: &Connection, behind: i64) -> rusqlite::Result<Option<i
         )?
         .query_row([behind], only)
         .optional()
-}
-
-/// Moves the floor over what is older than `until` and frees one slice below it; whether there was
-/// anything to do.
-fn trim(
-    connection: &Connection,
-    tenant: i64,
-    until: Timestamp,
-    now: Timestamp,
-) -> rusqlite::Result<bool> {
-    let before = slices::floor(connection, tenant)?;
-    let floor = reached(connection, tenant, before, until)?;
-    // An answer that is kept may be the payload of its row.
-    let free_until = until.min(now - KEPT_FOR);
-    let free = |slice: &Slice| {
-        slice.first < first_of(floor) && slice.entries.iter().all(|entry| entry.at < free_until)
-    };
-    let freed = slices::oldest(connection, tenant, 0)?.filter(free);
-    if floor == before && freed.is_none() {
-        return Ok(false);
-    }
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    connection
-        .prepare_cached(
-            "INSERT INTO scopes(scope, number, floor) VALUES (?1, ?2, ?2)
-             ON CONFLICT DO UPDATE SET floor = excluded.floor",
-        )?
-        .execute([tenant, int(floor)])?;
-    if let Some(slice) = freed {
-        free_rows(connection, &slice)?;
-        slices::delete(connection, tenant, &slice)?;
-    }
-    connection.execute_batch("COMMIT")?;
-    Ok(true)
 }
 
 /// How far the floor gets: up to the first event that is not older.
@@ -164,7 +206,10 @@ fn reached(
 /// Messages and their edits hold state and stay, and so does what an entity ends with, and what is
 /// still to be delivered. Events of documents stay too: a search index that lags, put back from a
 /// copy perhaps, learns from them what has changed.
-fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
+fn free_rows<'e>(
+    connection: &Connection,
+    entries: impl Iterator<Item = &'e Entry>,
+) -> rusqlite::Result<()> {
     let mut free = connection.prepare_cached(
         "UPDATE rows SET payload = NULL, salt = NULL WHERE pos = ?1 AND happened IN (?2, ?3, ?4)
          AND seq < (SELECT max(seq) FROM rows AS own WHERE own.entity = rows.entity)
@@ -172,7 +217,7 @@ fn free_rows(connection: &Connection, slice: &Slice) -> rusqlite::Result<()> {
     )?;
     let [created, updated, closed] = FREED.map(|kind| kind as i64);
     let pending = DeliveryState::Pending as i64;
-    for entry in &slice.entries {
+    for entry in entries {
         free.execute([entry.pos.0, created, updated, closed, pending])?;
     }
     Ok(())

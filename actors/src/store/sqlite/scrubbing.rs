@@ -22,10 +22,10 @@ const _: &str = env!(
     "LIBSQLITE3_FLAGS",
     "call cargo in the project's folder: its .cargo/config.toml says how SQLite is built"
 );
-/// Pages that are looked at in one slice: some milliseconds …
-const PAGES_AT_ONCE: usize = 512;
-/// … and where nobody waits for it, so that nobody who comes meanwhile waits for long.
-const PAGES_AHEAD: usize = 64;
+/// Pages that are looked at in one slice: some tenths of a millisecond …
+const PAGES_AT_ONCE: usize = 64;
+/// … and when the file is closed.
+const PAGES_AT_END: usize = 512;
 /// When the file is closed: what is left then is looked through after the next start, with all the rest.
 const AT_END: Duration = Duration::from_secs(1);
 /// In a file of so many pages (128 GiB), the number of the next one with which an overflow page begins might
@@ -81,7 +81,7 @@ impl Scrubber {
 
     /// The same where nobody waits for it.
     pub(crate) fn slice_ahead(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
-        self.look_ahead_at(connection, PAGES_AHEAD)
+        self.look_ahead_at(connection, PAGES_AT_ONCE)
     }
 
     fn look_ahead_at(&mut self, connection: &Connection, pages: usize) -> rusqlite::Result<bool> {
@@ -106,7 +106,7 @@ impl Scrubber {
     /// Looks at all pages that are left, if there is time. Whether that was all of them.
     pub(crate) fn finish(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
         let begun = Instant::now();
-        while self.look_ahead_at(connection, PAGES_AT_ONCE)? {
+        while self.look_ahead_at(connection, PAGES_AT_END)? {
             if begun.elapsed() > AT_END {
                 return Ok(false);
             }

@@ -565,10 +565,14 @@ async fn a_file_whose_headers_count_uses_opens_with_these_counts() {
     open(&server.anonymous(), &link, None).await.expect(200);
     server.term();
     let file = server.work().join("data/colloquy.db");
-    // As the version before wrote it: the count in the header, and no table of uses. An audit trail
-    // came later, too.
-    let body = query(&file, "SELECT body FROM documents", &[]);
-    let mut header: Value = serde_json::from_str(body[0][0].as_str().unwrap()).unwrap();
+    // As the version before wrote it: the links and the count in the header, and no tables of them.
+    // An audit trail came later, too.
+    let stored = |sql: &str| -> Value {
+        let body = query(&file, sql, &[]);
+        serde_json::from_str(body[0][0].as_str().unwrap()).unwrap()
+    };
+    let mut header = stored("SELECT body FROM documents");
+    header["shares"] = stored("SELECT body FROM share_links");
     header["shares"][0]["terms"]["uses"] = json!(7);
     execute(
         &file,
@@ -587,6 +591,7 @@ async fn a_file_whose_headers_count_uses_opens_with_these_counts() {
         "ALTER TABLE versions DROP COLUMN parts",
         "DROP TABLE frame_parts",
         "DROP TABLE loose_frames",
+        "DROP TABLE share_links",
         "PRAGMA user_version = 3",
     ] {
         execute(&file, undone, &[]);

@@ -19,15 +19,23 @@ pub struct DocumentHeader {
     pub body: String,
     /// Who may read it, where that has changed.
     pub readers: Option<Vec<DocumentReader>>,
-    /// Hashes of the tokens of its share links, where these have changed; the header counts their
-    /// uses.
-    pub links: Option<Vec<[u8; 32]>>,
+    /// Its share links, where these have changed.
+    pub links: Option<NewLinks>,
     /// The version that the commit adds, if it adds one.
     pub version: Option<NewVersion>,
     /// Comments that are new, changed or taken away.
     pub comments: Vec<CommentChange>,
     /// Where comments stand whose rows say something else, where that has changed.
     pub anchors: Option<Bytes>,
+}
+
+/// A document's share links as a commit leaves them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLinks {
+    /// Hashes of their tokens.
+    pub hashes: Vec<[u8; 32]>,
+    /// JSON, as the entity reads it back; it counts their uses.
+    pub body: String,
 }
 
 /// Somebody who may read a document.

@@ -18,7 +18,7 @@ use colloquy_model::answer::Answer;
 use colloquy_model::caller::Caller;
 use colloquy_model::commit::{Commit, Condition, Header, KeptAnswer, NewRow};
 use colloquy_model::document::{
-    CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
+    CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewLinks, NewVersion,
 };
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
@@ -344,6 +344,7 @@ impl Draft {
     pub(super) fn use_link(&mut self) {
         if let Some(share) = self.through.and_then(|share| self.live.share_mut(share)) {
             share.terms.count_use();
+            self.links_changed = true;
         }
     }
 
@@ -356,6 +357,7 @@ impl Draft {
     ) -> Outcome<Answer> {
         self.live.facts.last_at = self.at;
         let header = Header::Document(Box::new(self.header()));
+        self.live.shares_in_header = false;
         let change = Changed(Change::Live(Box::new(self.live.clone()), self.added.take()));
         let commit = self.into_commit(context, header, conditions, &reply);
         Outcome {
@@ -391,9 +393,11 @@ impl Draft {
     fn header(&mut self) -> DocumentHeader {
         let facts = &self.live.facts;
         let readers = self.readers_changed.then(|| readers(&self.live));
-        let links = self
-            .links_changed
-            .then(|| facts.shares.iter().map(|share| share.terms.token).collect());
+        let shares = &self.live.shares;
+        let links = (self.links_changed || self.live.shares_in_header).then(|| NewLinks {
+            hashes: shares.iter().map(|share| share.terms.token).collect(),
+            body: text(shares),
+        });
         DocumentHeader {
             was_deleted: self.was_deleted,
             updated_at: self.live.updated_at,

@@ -40,13 +40,18 @@ pub struct Live {
     /// When what the document shows changed last.
     pub(super) updated_at: Timestamp,
     pub(super) facts: Facts,
+    /// Its share links, oldest first. Shared with what a decision makes of it.
+    pub(super) shares: Arc<Vec<Share>>,
+    /// Whether they are still stored in the header, where earlier versions kept them: the next commit
+    /// stores them apart.
+    pub(super) shares_in_header: bool,
     /// Oldest first, so that a version's number is its place. Shared with what a decision makes of
     /// it.
     pub(super) versions: Arc<Vec<StoredVersion>>,
     pub(super) comments: Comments,
 }
 
-/// A document's header: all of it but its versions and comments.
+/// A document's header: all of it but its share links, versions and comments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Facts {
     pub(super) title: String,
@@ -58,7 +63,9 @@ pub(super) struct Facts {
     #[serde(with = "unix_ms::option", default)]
     pub(super) deleted_at: Option<Timestamp>,
     pub(super) permissions: Permissions,
-    pub(super) shares: Vec<Share>,
+    /// Its share links, in a header that an earlier version wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "shares")]
+    pub(super) earlier_shares: Vec<Share>,
     pub(super) head: u64,
     /// The head's identifier: lists show it without reading versions.
     pub(super) head_id: VersionId,
@@ -126,7 +133,7 @@ impl Live {
                 updated_by: None,
                 deleted_at: None,
                 permissions: Permissions::of_new(None),
-                shares: Vec::new(),
+                earlier_shares: Vec::new(),
                 head: 1,
                 head_id: VersionId::from_parts(EntityNumber::ZERO, 0),
                 head_bytes: 0,
@@ -134,6 +141,8 @@ impl Live {
                 shown: Sequence::ZERO,
                 last_at: Timestamp::EPOCH,
             },
+            shares: Arc::default(),
+            shares_in_header: false,
             versions: Arc::default(),
             comments: Comments::default(),
         }
@@ -240,7 +249,15 @@ impl Live {
             .iter()
             .map(|used| (used.share, used.uses))
             .collect();
-        for share in &mut facts.shares {
+        let earlier = std::mem::take(&mut facts.earlier_shares);
+        let (mut shares, shares_in_header) = match &stored.links {
+            Some(links) => (Share::stored(id, links)?, false),
+            None => {
+                let are_some = !earlier.is_empty();
+                (earlier, are_some)
+            }
+        };
+        for share in &mut shares {
             let counted = uses.get(&share.id.number()).copied();
             share.terms.uses = share.terms.uses.max(counted.unwrap_or(0));
         }
@@ -256,6 +273,8 @@ impl Live {
                 facts.head_id,
             )?,
             facts,
+            shares: Arc::new(shares),
+            shares_in_header,
             versions: Arc::new(
                 stored
                     .versions
@@ -357,14 +376,11 @@ impl Live {
     /// Bytes that it holds in memory beside itself.
     pub(super) fn bytes(&self) -> usize {
         let Facts {
-            permissions,
-            shares,
-            title,
-            ..
+            permissions, title, ..
         } = &self.facts;
         title.len()
             + 48 * permissions.collaborators.len()
-            + 256 * shares.len()
+            + 256 * self.shares.len()
             + (size_of::<StoredVersion>() + 64) * self.versions.len()
             + (size_of::<Comment>() + size_of::<Anchor>() + 64) * self.comments.len()
             + self.comments.bytes()
@@ -407,6 +423,15 @@ impl Facts {
 }
 
 impl Share {
+    /// Reads a document's share links from what is stored of them.
+    ///
+    /// # Errors
+    /// They can't be read, which is told.
+    fn stored(id: DocumentId, links: &str) -> Result<Vec<Self>, Unreadable> {
+        serde_json::from_str(links)
+            .map_err(|error| Unreadable::found(format_args!("{id}: share links"), error))
+    }
+
     pub(super) fn view(&self) -> ShareView {
         ShareView {
             share_id: self.id,

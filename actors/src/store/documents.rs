@@ -56,11 +56,14 @@ pub struct StoredDocument {
     pub updated_at: Timestamp,
     /// The document's header, in JSON as its actor wrote it.
     pub body: String,
+    /// Its share links, in JSON as its actor wrote them; none where they stand in the header, as an earlier
+    /// version wrote it.
+    pub links: Option<String>,
     /// All versions, oldest first.
     pub versions: Vec<StoredVersion>,
     /// All comments, oldest first.
     pub comments: Vec<StoredComment>,
-    /// How often share links were used, where that was counted since the header was written.
+    /// How often share links were used, where that was counted since they were written.
     pub link_uses: Vec<LinkUses>,
     /// Where comments stand whose rows say something else.
     pub anchors: Option<Vec<u8>>,

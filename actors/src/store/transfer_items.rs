@@ -225,6 +225,9 @@ pub struct DocumentItem {
     pub readers: Vec<ReaderItem>,
     /// The hashes of its share links.
     pub links: Vec<Base64>,
+    /// Its share links as its actor reads them; none where they stand in `body`, as an earlier version wrote
+    /// it.
+    pub share_links: Option<Text>,
     /// How often its share links were used.
     pub link_uses: Vec<LinkUseItem>,
     /// Where its comments stand whose own rows say something else.

@@ -1,6 +1,7 @@
 //! The rules of who may see a document: the bin, collaborators, permission sets, share links.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -249,7 +250,7 @@ impl DocumentRequest for ListShares {
     }
 
     fn decide(self, live: &Live, _: CommandContext) -> Decided<Vec<ShareView>> {
-        let shares = live.facts.shares.iter();
+        let shares = live.shares.iter();
         Ok(Outcome::reply(shares.rev().map(Share::view).collect()))
     }
 }
@@ -268,7 +269,7 @@ impl DocumentRequest for AddShare {
                 reason: "links are switched off for this document",
             });
         }
-        if live.facts.shares.len() >= SHARES_MAX {
+        if live.shares.len() >= SHARES_MAX {
             return Err(DocumentError::Conflict {
                 field: "",
                 reason: "has 1000 share links: take some back first",
@@ -294,7 +295,7 @@ impl DocumentRequest for AddShare {
             url: None,
         });
         let answer = Answer::created(share.id.to_string(), etag, body);
-        draft.live.facts.shares.push(share);
+        Arc::make_mut(&mut draft.live.shares).push(share);
         draft.links_change();
         draft.event(EventKind::DocumentShared, EventExtras::share(view));
         Ok(draft.commit(context, answer, Vec::new()))
@@ -316,12 +317,11 @@ impl DocumentRequest for RemoveShare {
     fn decide(self, live: &Live, context: CommandContext) -> Decided<Answer> {
         let mut draft = Draft::new(live, &context);
         let place = live
-            .facts
             .shares
             .iter()
             .position(|share| share.id == self.share)
             .ok_or(DocumentError::NotFound)?;
-        let share = draft.live.facts.shares.remove(place);
+        let share = Arc::make_mut(&mut draft.live.shares).remove(place);
         draft.links_change();
         let extras = EventExtras {
             removed: Some(true),
@@ -340,7 +340,7 @@ impl DocumentRequest for OpenShare {
     }
 
     fn decide(self, live: &Live, context: CommandContext) -> Decided<OpenedShare> {
-        let mut shares = live.facts.shares.iter();
+        let mut shares = live.shares.iter();
         let share = shares.find(|share| same_hash(&share.terms.token, &self.token));
         let Share { id, terms } = live.still_open(share, context.now)?;
         Ok(Outcome::reply(OpenedShare {
@@ -439,7 +439,7 @@ impl Live {
     }
 
     fn share(&self, id: ShareId) -> Option<&Share> {
-        self.facts.shares.iter().find(|share| share.id == id)
+        self.shares.iter().find(|share| share.id == id)
     }
 
     /// The share link through which something is done, if it opens now.
@@ -465,7 +465,9 @@ impl Live {
 
     /// A share link of this identifier, to be changed.
     pub(in crate::document) fn share_mut(&mut self, id: ShareId) -> Option<&mut Share> {
-        self.facts.shares.iter_mut().find(|share| share.id == id)
+        Arc::make_mut(&mut self.shares)
+            .iter_mut()
+            .find(|share| share.id == id)
     }
 }
 

@@ -23,7 +23,7 @@ use colloquy_model::answer::Done;
 use colloquy_model::caller::{Actor, Caller};
 use colloquy_model::commit::{Commit, Condition, ConstraintViolation, Header, KeptAnswer, NewRow};
 use colloquy_model::document::{
-    CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewVersion,
+    CommentChange, DocumentHeader, DocumentListed, DocumentReader, NewLinks, NewVersion,
 };
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
@@ -448,6 +448,13 @@ pub(in crate::store) fn a_document_that_is_gone_is_taken_off_the_total_in_which_
     four.house.is_sound();
 }
 
+fn links(hashes: &[[u8; 32]], body: &str) -> Option<NewLinks> {
+    Some(NewLinks {
+        hashes: hashes.to_vec(),
+        body: body.to_owned(),
+    })
+}
+
 pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: Bench>() {
     let house = House::<B>::new();
     let id = DocumentId::new(Timestamp(1_000));
@@ -455,23 +462,36 @@ pub(in crate::store) fn a_link_leads_to_its_document_until_it_is_taken_back<B: B
         id,
         0,
         DocumentHeader {
-            links: Some(vec![[1; 32], [2; 32]]),
+            links: links(&[[1; 32], [2; 32]], "both"),
             ..header("a")
         },
     );
     let link = |hash| wait(house.store().link(hash)).unwrap();
+    let loaded = || {
+        let Some(Stored::Document(document)) = wait(house.store().load(subject(id))).unwrap()
+        else {
+            panic!("the document is there")
+        };
+        document.links.unwrap()
+    };
     assert_eq!(link([1; 32]), Some(owned(id)));
     house.put(id, 1, changed("b"));
     assert_eq!(link([2; 32]), Some(owned(id)));
+    assert_eq!(
+        loaded(),
+        "both",
+        "a commit that says nothing of them leaves them"
+    );
     house.put(
         id,
         2,
         DocumentHeader {
-            links: Some(vec![[2; 32]]),
+            links: links(&[[2; 32]], "the second"),
             ..changed("b")
         },
     );
     assert_eq!((link([1; 32]), link([2; 32]).is_some()), (None, true));
+    assert_eq!(loaded(), "the second");
     house.commit(commit(id, 3, gone(false), "{}")).unwrap();
     assert_eq!(link([2; 32]), None);
 }
@@ -482,6 +502,7 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     let new = DocumentHeader {
         version: Some(version(1, None, "frameword")),
         comments: vec![comment(1, Some("\"commentword\""))],
+        links: links(&[[1; 32]], "linkword"),
         ..header("titleword")
     };
     let created = commit(
@@ -492,7 +513,13 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     );
     house.commit(created).unwrap();
     house.settle();
-    for word in ["frameword", "commentword", "titleword", "eventword"] {
+    for word in [
+        "frameword",
+        "commentword",
+        "linkword",
+        "titleword",
+        "eventword",
+    ] {
         assert!(house.holds(word), "{word}");
     }
     house
@@ -502,6 +529,7 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     for word in [
         "frameword",
         "commentword",
+        "linkword",
         "titleword",
         "eventword",
         "lastword",

@@ -86,6 +86,9 @@ impl Account {
     fn document(self, header: &mut DocumentHeader) -> Result<(), TextError> {
         self.text(&mut header.listed.title)?;
         self.text(&mut header.body)?;
+        if let Some(links) = &mut header.links {
+            self.text(&mut links.body)?;
+        }
         if let Some(NewVersion {
             label,
             branch,

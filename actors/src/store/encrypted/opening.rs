@@ -40,7 +40,7 @@ fields! {
     StoredRecord { name, body }
     StoredVersion { label, branch, message }
     StoredComment { body }
-    StoredDocument { body, versions, comments }
+    StoredDocument { body, links, versions, comments }
     FramedVersion { version }
     DocumentRow { body }
     IndexedDocument { row }

@@ -23,6 +23,7 @@ struct HeaderRow {
     seq: i64,
     updated_at: i64,
     body: String,
+    share_links: Option<String>,
     #[serde(flatten)]
     link_uses: LinkUsesRow,
     anchors: Option<Binary>,
@@ -80,6 +81,7 @@ pub(super) async fn load(
         sequence: Sequence(uint(header.seq)),
         updated_at: Timestamp(header.updated_at),
         body: header.body,
+        links: header.share_links,
         versions: versions?,
         comments: comments.collect(),
         link_uses: header.link_uses.uses(),

@@ -31,6 +31,7 @@ pub(super) fn put(
         body,
         readers,
         links,
+        share_links,
         version,
         comments,
         anchors,
@@ -50,6 +51,9 @@ pub(super) fn put(
     if let Some(links) = links {
         // How often they were used stays: who puts them may not know of all uses at other nodes.
         set.insert("links", links.iter().map(Bson::from).collect::<Vec<Bson>>());
+    }
+    if let Some(share_links) = share_links {
+        set.insert("share_links", share_links);
     }
     if let Some(anchors) = anchors {
         set.insert("anchors", anchors);
@@ -132,7 +136,7 @@ pub(super) fn gone(document: &LogDocument, statements: &mut Statements) {
     };
     let unset = doc! {
         "title": "", "sorted_title": "", "owner": "", "deleted": "", "deleted_at": "", "body": "",
-        "readers": "", "links": "", "link_uses": "", "anchors": "",
+        "readers": "", "links": "", "share_links": "", "link_uses": "", "anchors": "",
     };
     let change = doc! {"$set": set, "$unset": unset};
     statements.put(DOCUMENTS, document.entity, behind(sequence), change);

@@ -141,6 +141,7 @@ pub(super) struct DocumentRow {
     readers: Vec<String>,
     #[serde(default)]
     links: Vec<Binary>,
+    share_links: Option<String>,
     #[serde(default)]
     link_uses: BTreeMap<String, i64>,
     anchors: Option<Binary>,
@@ -186,6 +187,7 @@ impl DocumentRow {
                 .into_iter()
                 .map(|link| Base64(link.bytes))
                 .collect(),
+            share_links: self.share_links.map(|links| Text(links.into_bytes())),
             link_uses: uses,
             anchors: self.anchors.map(|anchors| Base64(anchors.bytes)),
         }

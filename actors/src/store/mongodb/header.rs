@@ -85,6 +85,8 @@ pub(super) struct DocumentHeaderDocument {
     pub(super) readers: Option<Vec<ReaderDocument>>,
     /// The hashes of its share links, where these change.
     pub(super) links: Option<Vec<Binary>>,
+    /// These links as the entity reads them back.
+    pub(super) share_links: Option<String>,
     pub(super) version: Option<VersionDocument>,
     pub(super) comments: Vec<CommentDocument>,
     pub(super) anchors: Option<Binary>,
@@ -248,7 +250,8 @@ impl DocumentHeaderDocument {
             links: header
                 .links
                 .as_ref()
-                .map(|links| links.iter().map(|hash| binary(hash)).collect()),
+                .map(|links| links.hashes.iter().map(|hash| binary(hash)).collect()),
+            share_links: header.links.as_ref().map(|links| links.body.clone()),
             version: header
                 .version
                 .as_ref()

@@ -482,6 +482,9 @@ fn document_document(item: DocumentItem) -> Document {
         "readers": readers.map(Bson::from).collect::<Vec<Bson>>(),
         "links": links.collect::<Vec<Bson>>(), "link_uses": uses,
     };
+    if let Some(links) = item.share_links {
+        document.insert("share_links", text(links));
+    }
     if let Some(Base64(anchors)) = item.anchors {
         document.insert("anchors", binary(&anchors));
     }

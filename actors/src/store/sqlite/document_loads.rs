@@ -64,6 +64,10 @@ pub(super) fn load(
         ))?
         .query_map([n], comment)?
         .collect::<rusqlite::Result<_>>()?;
+    let links = connection
+        .prepare_cached("SELECT body FROM share_links WHERE document = ?1")?
+        .query_row([n], only)
+        .optional()?;
     let anchors = connection
         .prepare_cached("SELECT places FROM anchors WHERE document = ?1")?
         .query_row([n], only)
@@ -73,6 +77,7 @@ pub(super) fn load(
         sequence: header.seq,
         updated_at: header.updated_at,
         body: header.body,
+        links,
         versions: versions::all(connection, subject)?,
         comments,
         link_uses: link_uses(connection, subject)?,

@@ -9,7 +9,9 @@ use super::codec::{column, insert, int, only, optional_millis};
 use super::{erasing, frame_parts};
 use colloquy_model::caller::Tenant;
 use colloquy_model::commit::Commit;
-use colloquy_model::document::{CommentChange, DocumentHeader, DocumentReader, NewVersion};
+use colloquy_model::document::{
+    CommentChange, DocumentHeader, DocumentReader, NewLinks, NewVersion,
+};
 use colloquy_model::entity::Subject;
 use colloquy_model::id::ShareId;
 
@@ -105,16 +107,19 @@ fn put_readers(
     Ok(())
 }
 
-/// Leaves these share links, and writes only those that are new or no more. Their uses are counted
-/// in the header, as of this commit.
+/// Leaves these share links, of whose hashes it writes only those that are new or no more. Their uses are
+/// counted in their body, as of this commit.
 fn put_links(
     connection: &Connection,
     document: Subject,
     tenant: Tenant,
-    links: &[[u8; 32]],
+    links: &NewLinks,
 ) -> rusqlite::Result<()> {
     let Subject { number, tail, .. } = document;
     let n = int(number.0);
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO share_links(document, body) VALUES (?1, ?2)")?
+        .execute(params![n, links.body])?;
     connection
         .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?
         .execute([n])?;
@@ -125,7 +130,7 @@ fn put_links(
     let mut insert = connection.prepare_cached(
         "INSERT INTO links(hash, document, document_tail, scope) VALUES (?1, ?2, ?3, ?4)",
     )?;
-    for hash in links {
+    for hash in &links.hashes {
         if !stored.remove(hash) {
             insert.execute(params![hash, n, int(tail), tenant.number()])?;
         }
@@ -211,6 +216,9 @@ pub(super) fn delete(connection: &Connection, commit: &Commit) -> rusqlite::Resu
         .execute([n])?;
     connection
         .prepare_cached("DELETE FROM links WHERE document = ?1")?
+        .execute([n])?;
+    connection
+        .prepare_cached("DELETE FROM share_links WHERE document = ?1")?
         .execute([n])?;
     connection
         .prepare_cached("DELETE FROM link_uses WHERE document = ?1")?

@@ -6,7 +6,7 @@
 //!   the numbers of events.
 //! - `store_key` is handed out as it is wrapped: its master key does not move.
 //! - `conversations`, `records` with `names`, `departed`, `documents` with `readers`, `links`,
-//!   `link_uses` and `anchors`, `versions` with `frame_parts`, `comments`, `renames`, `chores`, `key_uses`,
+//!   `share_links`, `link_uses` and `anchors`, `versions` with `frame_parts`, `comments`, `renames`, `chores`, `key_uses`,
 //!   `endpoints`, `deliveries`, `replays`, `counters`, `usage` and `operator` are handed out.
 //! - of `figures`, `milestones` and `made` what is of the generation that is shown, and
 //!   `figure_assignees`, are handed out: retention may have taken what they were made of.
@@ -392,6 +392,12 @@ columns! {
     }
 }
 columns! {
+    /// A document's share links as its actor reads them.
+    struct ShareLinksRow {
+        body: Text,
+    }
+}
+columns! {
     /// Where a document's comments stand.
     struct AnchorsRow {
         places: Base64,
@@ -425,6 +431,7 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
         &mut |row: DocumentRow| {
             let n = row.n;
             let links = all(connection, "links WHERE document = ?1 ORDER BY hash", n)?;
+            let share_links = all(connection, "share_links WHERE document = ?1", n)?;
             let anchors = all(connection, "anchors WHERE document = ?1", n)?;
             take(Item::Document(Box::new(DocumentItem {
                 number: n,
@@ -439,6 +446,10 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
                 body: row.body,
                 readers: all(connection, "readers WHERE document = ?1 ORDER BY user", n)?,
                 links: links.into_iter().map(|row: LinkRow| row.hash).collect(),
+                share_links: share_links
+                    .into_iter()
+                    .map(|row: ShareLinksRow| row.body)
+                    .next(),
                 link_uses: all(
                     connection,
                     "link_uses WHERE document = ?1 ORDER BY share",
@@ -448,6 +459,15 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
             })))
         },
     )?;
+    versions(connection, take)?;
+    each(
+        connection,
+        "comments ORDER BY document, number",
+        &mut |row| take(Item::Comment(row)),
+    )
+}
+
+fn versions(connection: &Connection, take: Take<'_>) -> Result<(), TransferError> {
     let versions = "versions ORDER BY document, number";
     each(connection, versions, &mut |row: VersionRow| {
         let parents = row
@@ -470,12 +490,7 @@ fn documents(connection: &Connection, take: Take<'_>) -> Result<(), TransferErro
             base: row.base,
             frame: Base64(frame),
         })))
-    })?;
-    each(
-        connection,
-        "comments ORDER BY document, number",
-        &mut |row| take(Item::Comment(row)),
-    )
+    })
 }
 
 columns! { of RenameItem { customer, name, revision } }

@@ -476,6 +476,9 @@ fn put_document(connection: &Connection, item: DocumentItem) -> rusqlite::Result
             scope: item.tenant,
         })?;
     }
+    if let Some(links) = item.share_links {
+        insert!(connection, "INSERT INTO share_links", { document: n, body: text(links) })?;
+    }
     for used in item.link_uses {
         insert!(connection, "INSERT INTO link_uses", {
             document: n,

@@ -404,7 +404,8 @@ fn a_message_of_an_older_file_is_redacted_however_often_it_was_edited() {
              ALTER TABLE rows DROP COLUMN kind; ALTER TABLE rows DROP COLUMN tail;
              ALTER TABLE rows DROP COLUMN link; ALTER TABLE rows DROP COLUMN text_bytes;
              ALTER TABLE made DROP COLUMN text_bytes; ALTER TABLE versions DROP COLUMN parts;
-             DROP TABLE frame_parts; DROP TABLE loose_frames; PRAGMA user_version = 4",
+             DROP TABLE frame_parts; DROP TABLE loose_frames; DROP TABLE share_links;
+             PRAGMA user_version = 4",
         )
         .unwrap();
     connection

@@ -71,6 +71,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         description: "long frames of versions in parts",
         script: V16,
     },
+    Migration {
+        description: "share links apart from documents",
+        script: V17,
+    },
 ];
 
 /// What makes a file of one version one of the next.
@@ -343,6 +347,12 @@ const V16: &str = "
 ALTER TABLE versions ADD COLUMN parts INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE frame_parts(version INTEGER NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY(version, part)) STRICT;
 CREATE TABLE loose_frames(version INTEGER PRIMARY KEY, given_up INTEGER NOT NULL) STRICT;
+";
+
+/// Documents' share links, which earlier versions kept in `documents.body`: so a document with many of
+/// them writes all only where these change. One without a row has those of its body.
+const V17: &str = "
+CREATE TABLE share_links(document INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT;
 ";
 
 /// The version of the file.

@@ -256,11 +256,11 @@ async fn a_flood_of_uses_of_a_document_with_1000_links_writes_small_rows() {
     let links = links(&c, &at, 1_000, &json!({})).await;
     server.term();
     let file = server.work().join("data/colloquy.db");
-    // One more makes the count longer by a digit, and with it the header that held all of them: as
+    // One more makes the count longer by a digit, and with it the row that holds all of them: as
     // large as it gets.
     execute(
         &file,
-        "UPDATE documents SET body = replace(body, '\"uses\":0', '\"uses\":9')",
+        "UPDATE share_links SET body = replace(body, '\"uses\":0', '\"uses\":9')",
         &[],
     );
     server.restart();

@@ -52,16 +52,14 @@ fn mark(role: Role) {
 /// Keeps a core free of latency-sensitive threads as long as the result lives. It is for work that
 /// moves between threads: otherwise the others would come back in between.
 pub fn reserve_core() -> ReservedCore {
-    THREADS.lock().change(&[], |threads| threads.reserved += 1);
+    change(None, |threads| threads.reserved += 1);
     ReservedCore(())
 }
 
 /// Moves the calling thread to the cores for long computations as long as the result lives.
 pub fn pin_to_batch_cores() -> BatchPin {
     let thread = gettid();
-    THREADS
-        .lock()
-        .change(&[thread], |threads| threads.batch.push(thread));
+    change(Some(thread), |threads| threads.batch.push(thread));
     BatchPin {
         thread,
         _not_send: PhantomData,
@@ -110,6 +108,7 @@ static THREADS: Mutex<Threads> = Mutex::new(Threads {
     batch: Vec::new(),
     reserved: 0,
     batch_cores: 0,
+    changes: 0,
 });
 
 thread_local! {
@@ -135,6 +134,8 @@ struct Threads {
     reserved: usize,
     /// How many cores, counted from the last one, only batch threads use.
     batch_cores: usize,
+    /// How often any of this has changed.
+    changes: u64,
 }
 
 /// The role of a thread, which ends with it.
@@ -143,9 +144,7 @@ struct RoleOfThread(Pid);
 impl RoleOfThread {
     fn register(role: Role) -> Self {
         let thread = gettid();
-        let mut threads = THREADS.lock();
-        threads.roles.push((thread, role));
-        threads.place(&[thread]);
+        change(Some(thread), |threads| threads.roles.push((thread, role)));
         RoleOfThread(thread)
     }
 }
@@ -158,7 +157,7 @@ impl Drop for RoleOfThread {
 
 impl Drop for ReservedCore {
     fn drop(&mut self) {
-        THREADS.lock().change(&[], |threads| {
+        change(None, |threads| {
             threads.reserved = threads.reserved.saturating_sub(1);
         });
     }
@@ -167,7 +166,7 @@ impl Drop for ReservedCore {
 impl Drop for BatchPin {
     fn drop(&mut self) {
         let thread = self.thread;
-        THREADS.lock().change(&[thread], |threads| {
+        change(Some(thread), |threads| {
             if let Some(at) = threads.batch.iter().position(|one| *one == thread) {
                 threads.batch.swap_remove(at);
             }
@@ -175,56 +174,95 @@ impl Drop for BatchPin {
     }
 }
 
-impl Threads {
-    /// Changes what is computed, and moves all threads if the number of batch cores changes,
-    /// otherwise these only.
-    fn change(&mut self, moved: &[Pid], change: impl FnOnce(&mut Self)) {
-        let before = self.batch_cores;
-        change(self);
-        self.batch_cores = self.reserved.max(self.batch.len()).min(cores().len() / 2);
-        if self.batch_cores == before {
-            self.place(moved);
-        } else {
-            let all = self.roles.iter().map(|(thread, _)| thread);
-            let all: Vec<Pid> = all.chain(&self.batch).chain(moved).copied().collect();
-            self.place(&all);
-        }
+/// Changes what is computed, and moves all threads if the number of batch cores changes, otherwise only this
+/// one.
+fn change(moved: Option<Pid>, change: impl FnOnce(&mut Threads)) {
+    let are_all_moved = {
+        let mut threads = THREADS.lock();
+        let before = threads.batch_cores;
+        change(&mut threads);
+        threads.changes += 1;
+        threads.batch_cores = threads
+            .reserved
+            .max(threads.batch.len())
+            .min(allowed().count() as usize / 2);
+        threads.batch_cores != before
+    };
+    if !are_all_moved && moved.is_none() {
+        return;
     }
+    move_to_their_cores(|threads| {
+        let all = threads.roles.iter().map(|(thread, _)| *thread);
+        let all = all.chain(threads.batch.iter().copied());
+        all.filter(|_| are_all_moved).chain(moved).collect()
+    });
+}
 
-    /// Sets the cores that these threads may use now.
-    fn place(&self, threads: &[Pid]) {
-        let cores = cores();
-        let (front, back) = cores.split_at(cores.len().saturating_sub(self.batch_cores));
-        let [front, back, all] = [front, back, &cores].map(set);
-        for thread in threads {
-            let role = self.roles.iter().find(|(one, _)| one == thread);
-            let allowed = if self.batch_cores == 0 {
-                &all
-            } else if self.batch.contains(thread) {
-                &back
-            } else {
-                match role {
-                    Some((_, Role::LatencySensitive)) => &front,
-                    Some((_, Role::Background)) => &back,
-                    None => &all,
-                }
-            };
-            // Any other error means that the thread has ended or that its cores were taken away.
-            if let Err(Errno::PERM) = sched_setaffinity(Some(*thread), allowed) {
-                REFUSED.call_once(|| {
-                    tracing::warn!(
-                        "sched_setaffinity is refused (by a filter of system calls?): backups, merges and \
-                         searches are not kept off the cores that requests run on"
-                    );
-                });
-            }
+/// Moves threads to the cores that they may use now. The calling one, or one that runs, may have to wait for
+/// what computes there: nobody waits for the lock meanwhile. So if something has changed, they are moved once
+/// more.
+fn move_to_their_cores(moved: impl Fn(&Threads) -> Vec<Pid>) {
+    let this = gettid();
+    loop {
+        let (changes, mut places) = {
+            let threads = THREADS.lock();
+            (threads.changes, threads.places(&moved(&threads)))
+        };
+        places.sort_by_key(|(thread, _)| *thread == this);
+        for (thread, cores) in &places {
+            set_cores(*thread, cores);
+        }
+        if THREADS.lock().changes == changes {
+            return;
         }
     }
 }
 
+impl Threads {
+    /// The cores that these threads may use now.
+    fn places(&self, threads: &[Pid]) -> Vec<(Pid, CpuSet)> {
+        let cores = cores();
+        let (front, back) = cores.split_at(cores.len().saturating_sub(self.batch_cores));
+        let [front, back, all] = [front, back, &cores].map(set);
+        let place = |thread: &Pid| {
+            let role = self.roles.iter().find(|(one, _)| one == thread);
+            let allowed = if self.batch_cores == 0 {
+                all
+            } else if self.batch.contains(thread) {
+                back
+            } else {
+                match role {
+                    Some((_, Role::LatencySensitive)) => front,
+                    Some((_, Role::Background)) => back,
+                    None => all,
+                }
+            };
+            (*thread, allowed)
+        };
+        threads.iter().map(place).collect()
+    }
+}
+
+fn set_cores(thread: Pid, allowed: &CpuSet) {
+    // Any other error means that the thread has ended or that its cores were taken away.
+    if let Err(Errno::PERM) = sched_setaffinity(Some(thread), allowed) {
+        REFUSED.call_once(|| {
+            tracing::warn!(
+                "sched_setaffinity is refused (by a filter of system calls?): backups, merges and searches are \
+                 not kept off the cores that requests run on"
+            );
+        });
+    }
+}
+
 /// The cores that this process may use. They are those of its first thread, which is never moved.
+fn allowed() -> CpuSet {
+    sched_getaffinity(Some(getpid())).unwrap_or_default()
+}
+
+/// The same, in their order.
 fn cores() -> Vec<usize> {
-    let allowed = sched_getaffinity(Some(getpid())).unwrap_or_default();
+    let allowed = allowed();
     (0..CpuSet::MAX_CPU)
         .filter(|core| allowed.is_set(*core))
         .collect()

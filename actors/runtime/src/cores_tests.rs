@@ -2,6 +2,8 @@
 //! holds is looked at only while this one has reserved one, too.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
@@ -51,4 +53,49 @@ fn a_reserved_core_is_left_to_the_background_and_to_who_computes() {
     });
     assert_eq!(cores_of(computed), back);
     drop(reserved);
+}
+
+#[test]
+fn nobody_waits_for_one_who_waits_for_a_core_on_which_others_compute() {
+    /// Each computes for some ms until the next one has its turn.
+    const COMPUTING: usize = 32;
+    const PAUSE: Duration = Duration::from_millis(10);
+    const ALL_MAX: Duration = Duration::from_millis(250);
+    if cores().len() < 2 {
+        return;
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let until_over = |work: fn(&AtomicBool)| {
+        let over = Arc::clone(&over);
+        std::thread::spawn(move || work(&over))
+    };
+    let mut threads: Vec<_> = (0..COMPUTING)
+        .map(|_| {
+            until_over(|over| {
+                let _pin = pin_to_batch_cores();
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        })
+        .collect();
+    threads.push(until_over(|over| {
+        while !over.load(Ordering::Relaxed) {
+            drop(pin_to_batch_cores());
+        }
+    }));
+    mark_latency_sensitive();
+    let took: Vec<Duration> = (0..31)
+        .map(|_| {
+            std::thread::sleep(PAUSE);
+            let asked = Instant::now();
+            drop(reserve_core());
+            asked.elapsed()
+        })
+        .collect();
+    over.store(true, Ordering::Relaxed);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert!(took.iter().sum::<Duration>() < ALL_MAX, "{took:?}");
 }

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use super::Neighbour;
 use crate::support::raw::Raw;
@@ -142,8 +142,8 @@ async fn when_no_file_can_be_opened_it_goes_on_as_soon_as_one_can() {
     .expect(200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_connections_at_one_request_a_second_each() {
+/// Two thousand connections send a request a second each, and so long apart from one another.
+async fn two_thousand_connections(name: &str, apart: Duration) {
     open_many_files();
     let server = Server::start();
     let account = server.account().await;
@@ -162,6 +162,7 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
     let conversations =
         join_all((0..20).map(|_| async { account.test().conversation().await })).await;
     let key = account.test_key();
+    let begin = tokio::time::Instant::now();
     let client = async |n: usize| {
         let path = format!(
             "/v1/conversations/{}",
@@ -169,9 +170,10 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
         );
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
-        let mut stream = from(n % ADDRESSES, &server).await.expect("a connection");
-        let mut pace = interval(Duration::from_secs(1));
+        let mut pace = interval_at(begin + apart * n as u32, Duration::from_secs(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        pace.tick().await;
+        let mut stream = from(n % ADDRESSES, &server).await.expect("a connection");
         let mut answers = 0;
         for _ in 0..REQUESTS {
             pace.tick().await;
@@ -183,10 +185,7 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
         answers
     };
     let beside = neighbour
-        .beside(
-            "2,000 connections, a request a second each",
-            join_all((0..KEPT).map(client)),
-        )
+        .beside(name, join_all((0..KEPT).map(client)))
         .await;
     assert_eq!(
         beside.attack.iter().sum::<usize>(),
@@ -194,6 +193,19 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
         "each was answered"
     );
     assert!(beside.peak_bytes < 400 * MIB, "{} bytes", beside.peak_bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_connections_at_one_request_a_second_each() {
+    let apart = Duration::from_secs(1) / KEPT as u32;
+    two_thousand_connections("2,000 connections, a request a second each", apart).await;
+}
+
+/// The same at its worst: as if all were one, which sends 2,000 requests at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_connections_at_the_same_instant_of_each_second() {
+    let name = "2,000 connections at the same instant of each second";
+    two_thousand_connections(name, Duration::ZERO).await;
 }
 
 /// A server that keeps an idle connection for 2 s, and a request's head or the rest of its body for

@@ -530,7 +530,12 @@ impl Commit {
                 .version
                 .as_ref()
                 .map_or(0, |version| version.frame.len());
-            header.body.len() + frame + comments.sum::<usize>()
+            let links = header
+                .links
+                .as_ref()
+                .map_or(0, |links| links.body.len() + size_of_val(&links.hashes[..]));
+            let anchors = header.anchors.as_ref().map_or(0, Bytes::len);
+            header.body.len() + links + anchors + frame + comments.sum::<usize>()
         });
         rows + answer + header
     }

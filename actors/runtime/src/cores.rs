@@ -13,6 +13,7 @@
 //! with `SCHED_IDLE` for what computes 20.1 ms (8.8).
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -108,7 +109,6 @@ static THREADS: Mutex<Threads> = Mutex::new(Threads {
     batch: Vec::new(),
     reserved: 0,
     batch_cores: 0,
-    changes: 0,
 });
 
 thread_local! {
@@ -134,8 +134,6 @@ struct Threads {
     reserved: usize,
     /// How many cores, counted from the last one, only batch threads use.
     batch_cores: usize,
-    /// How often any of this has changed.
-    changes: u64,
 }
 
 /// The role of a thread, which ends with it.
@@ -181,7 +179,6 @@ fn change(moved: Option<Pid>, change: impl FnOnce(&mut Threads)) {
         let mut threads = THREADS.lock();
         let before = threads.batch_cores;
         change(&mut threads);
-        threads.changes += 1;
         threads.batch_cores = threads
             .reserved
             .max(threads.batch.len())
@@ -199,21 +196,29 @@ fn change(moved: Option<Pid>, change: impl FnOnce(&mut Threads)) {
 }
 
 /// Moves threads to the cores that they may use now. The calling one, or one that runs, may have to wait for
-/// what computes there: nobody waits for the lock meanwhile. So if something has changed, they are moved once
-/// more.
+/// what computes there: nobody waits for the lock meanwhile. So where these are other cores behind that, they
+/// are moved once more: whoever changed something may have moved them before.
 fn move_to_their_cores(moved: impl Fn(&Threads) -> Vec<Pid>) {
     let this = gettid();
+    let mut done: HashMap<Pid, CpuSet> = HashMap::new();
     loop {
-        let (changes, mut places) = {
+        let places = {
             let threads = THREADS.lock();
-            (threads.changes, threads.places(&moved(&threads)))
+            let mut moved = moved(&threads);
+            moved.extend(done.keys());
+            threads.places(&moved)
         };
-        places.sort_by_key(|(thread, _)| *thread == this);
-        for (thread, cores) in &places {
-            set_cores(*thread, cores);
-        }
-        if THREADS.lock().changes == changes {
+        let mut due: Vec<(Pid, CpuSet)> = places
+            .into_iter()
+            .filter(|(thread, cores)| done.get(thread) != Some(cores))
+            .collect();
+        if due.is_empty() {
             return;
+        }
+        due.sort_by_key(|(thread, _)| *thread == this);
+        for (thread, cores) in due {
+            set_cores(thread, &cores);
+            done.insert(thread, cores);
         }
     }
 }

@@ -337,7 +337,11 @@ impl Housekeeping {
         }
         if self.scrubs_for_somebody {
             self.erase_log();
-            self.scrubber.slice(connection)
+            if self.scrubs_more_until <= Instant::now() {
+                self.scrubber.late_slice(connection)
+            } else {
+                self.scrubber.slice(connection)
+            }
         } else if self.is_idle {
             self.scrubber.slice_ahead(connection)
         } else {

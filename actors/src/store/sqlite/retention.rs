@@ -19,8 +19,8 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
 const TENANTS_PER_TURN: usize = 64;
 /// Slices that a floor passes in one turn.
 const SLICES: usize = 64;
-/// Rows that are freed in one turn: some tenths of a millisecond.
-const ROWS_PER_TURN: usize = if cfg!(test) { 3 } else { 64 };
+/// Rows that are freed in one turn: half a millisecond.
+const ROWS_PER_TURN: usize = if cfg!(test) { 3 } else { 128 };
 
 /// What rows need not hold when they are events no more: messages and their edits hold state, and
 /// events of documents tell a search index that lags what has changed.

@@ -24,8 +24,8 @@ const _: &str = env!(
 );
 /// Pages that are looked at in one slice: some tenths of a millisecond …
 const PAGES_AT_ONCE: usize = 64;
-/// … and when the file is closed.
-const PAGES_AT_END: usize = 512;
+/// … and where they are late, or the file is closed.
+const PAGES_IF_LATE: usize = 512;
 /// When the file is closed: what is left then is looked through after the next start, with all the rest.
 const AT_END: Duration = Duration::from_secs(1);
 /// In a file of so many pages (128 GiB), the number of the next one with which an overflow page begins might
@@ -79,6 +79,11 @@ impl Scrubber {
         self.look_at(connection, PAGES_AT_ONCE)
     }
 
+    /// The same where somebody has waited for it for long.
+    pub(crate) fn late_slice(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
+        self.look_at(connection, PAGES_IF_LATE)
+    }
+
     /// The same where nobody waits for it.
     pub(crate) fn slice_ahead(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
         self.look_ahead_at(connection, PAGES_AT_ONCE)
@@ -106,7 +111,7 @@ impl Scrubber {
     /// Looks at all pages that are left, if there is time. Whether that was all of them.
     pub(crate) fn finish(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
         let begun = Instant::now();
-        while self.look_ahead_at(connection, PAGES_AT_END)? {
+        while self.look_ahead_at(connection, PAGES_IF_LATE)? {
             if begun.elapsed() > AT_END {
                 return Ok(false);
             }

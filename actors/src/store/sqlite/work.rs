@@ -104,21 +104,10 @@ impl Work {
 
     /// Who writes what such works bring; none for those that bring nothing, or what the server itself notes.
     pub(super) fn account(&self) -> Option<Tenant> {
-        match self {
-            Work::Commit { commit, .. } => Some(commit.tenant.account_wide()),
-            Work::Barrier { .. }
-            | Work::Reload { .. }
-            | Work::PartAhead(_)
-            | Work::ChoreDone { .. }
-            | Work::Deliver { .. }
-            | Work::SpendNonce { .. }
-            | Work::Rewrap { .. }
-            | Work::Figures { .. }
-            | Work::AddUsage { .. }
-            | Work::BeginDeliveries { .. }
-            | Work::Snapshot(_)
-            | Work::Close { .. } => None,
-        }
+        let Work::Commit { commit, .. } = self else {
+            return None;
+        };
+        Some(commit.tenant.account_wide())
     }
 
     /// About how many bytes of texts it writes.

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use super::super::frame_parts::PartAhead;
 use super::super::pace::Phase;
 use super::super::work::Work;
-use super::super::write_queue::Arrivals;
+use super::super::write_queue::{Arrivals, LARGE_MIN};
 use super::{Bare, row_of};
 use crate::store::contract::Bench;
 use crate::views::Views;
 use colloquy_model::commit::{Commit, Header, NewRow};
-use colloquy_model::document::{DocumentHeader, DocumentListed, NewVersion};
+use colloquy_model::document::{DocumentHeader, DocumentListed, NewLinks, NewVersion};
 use colloquy_model::entity::{Kind, Subject};
 use colloquy_model::entity_number::EntityNumber;
 use colloquy_model::event_kind::EventKind;
@@ -224,6 +224,19 @@ fn of_a_long_frame_one_part_goes_along_with_what_is_small() {
             .chain(["9 part", "9 part", "9 2"])
             .collect::<Vec<_>>()
     );
+}
+
+#[test]
+fn many_share_links_make_a_commit_a_large_one() {
+    let mut commit = document(EntityNumber(1), 0, 0);
+    assert!(commit.bytes() < LARGE_MIN);
+    if let Header::Document(header) = &mut commit.header {
+        header.links = Some(NewLinks {
+            hashes: vec![[1; 32]; 100],
+            body: "x".repeat(LARGE_MIN),
+        });
+    }
+    assert!(commit.bytes() >= LARGE_MIN + 3_200);
 }
 
 fn until(mut holds: impl FnMut() -> bool) {

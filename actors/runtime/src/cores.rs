@@ -172,8 +172,8 @@ impl Drop for BatchPin {
     }
 }
 
-/// Changes what is computed, and moves all threads if the number of batch cores changes, otherwise only this
-/// one.
+/// Changes what is computed, and moves all threads if the number of batch cores changes, otherwise only
+/// `moved`, if there is one.
 fn change(moved: Option<Pid>, change: impl FnOnce(&mut Threads)) {
     let are_all_moved = {
         let mut threads = THREADS.lock();

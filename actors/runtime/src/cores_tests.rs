@@ -59,7 +59,9 @@ fn a_reserved_core_is_left_to_the_background_and_to_who_computes() {
 fn nobody_waits_for_one_who_waits_for_a_core_on_which_others_compute() {
     /// Each computes for some ms until the next one has its turn.
     const COMPUTING: usize = 32;
+    /// The other one goes on meanwhile, so that each wait is for it at another place.
     const PAUSE: Duration = Duration::from_millis(10);
+    /// What all waits together take at most, on a busy machine too.
     const ALL_MAX: Duration = Duration::from_millis(250);
     if cores().len() < 2 {
         return;

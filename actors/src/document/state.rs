@@ -250,12 +250,10 @@ impl Live {
             .map(|used| (used.share, used.uses))
             .collect();
         let earlier = std::mem::take(&mut facts.earlier_shares);
-        let (mut shares, shares_in_header) = match &stored.links {
-            Some(links) => (Share::stored(id, links)?, false),
-            None => {
-                let are_some = !earlier.is_empty();
-                (earlier, are_some)
-            }
+        let shares_in_header = stored.links.is_none() && !earlier.is_empty();
+        let mut shares = match &stored.links {
+            Some(links) => Share::stored(id, links)?,
+            None => earlier,
         };
         for share in &mut shares {
             let counted = uses.get(&share.id.number()).copied();

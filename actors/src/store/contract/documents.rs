@@ -513,27 +513,21 @@ pub(in crate::store) fn what_was_erased_of_a_document_leaves_the_files<B: Bench>
     );
     house.commit(created).unwrap();
     house.settle();
-    for word in [
+    let words = [
         "frameword",
         "commentword",
         "linkword",
         "titleword",
         "eventword",
-    ] {
+    ];
+    for word in words {
         assert!(house.holds(word), "{word}");
     }
     house
         .commit(commit(id, 1, gone(false), "{\"title\":\"lastword\"}"))
         .unwrap();
     assert!(wait(house.store().load(subject(id))).unwrap().is_none());
-    for word in [
-        "frameword",
-        "commentword",
-        "linkword",
-        "titleword",
-        "eventword",
-        "lastword",
-    ] {
+    for word in words.into_iter().chain(["lastword"]) {
         house.until(word, || !house.holds(word));
     }
     let events = wait(house.store().happened_behind(Position(0), 10)).unwrap();

@@ -47,7 +47,7 @@ pub(super) struct Retention {
 struct Freeing {
     tenant: i64,
     first: u64,
-    /// Of its rows so many.
+    /// How many of the slice's rows are freed.
     rows: usize,
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use actix_web::{HttpMessage, HttpRequest};
 use rustls::pki_types::CertificateDer;
 
+use super::budget::BudgetOwner;
 use super::connections::Admitted;
 use super::idle::InUse;
 use super::pipelining::Turns;
@@ -42,6 +43,11 @@ impl ConnectionData {
     /// The connection, in use for as long as this lives.
     pub(super) fn in_use(&self) -> InUse {
         self.admitted.idle.in_use()
+    }
+
+    /// The last request that came over it was this owner's.
+    pub(super) fn is_of(&self, owner: BudgetOwner) {
+        self.admitted.owner.set(owner);
     }
 
     /// Who is at its other end.

@@ -1,8 +1,10 @@
 //! Who is connected: one client address has a part of all connections at most, so that it can't
 //! keep others out, and nobody keeps one that is idle for too long.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::rt::net::TcpStream;
@@ -38,6 +40,8 @@ pub(crate) struct Connections {
 pub(super) struct Admitted {
     pub(super) peer: SocketAddr,
     pub(super) idle: IdleTimer,
+    /// Whose its requests are: of the last one, at first the address.
+    pub(super) owner: Rc<Cell<BudgetOwner>>,
     _counted: Connection,
 }
 
@@ -68,6 +72,7 @@ impl Connections {
         Some(Admitted {
             peer,
             idle: IdleTimer::start(SocketHandle::of(stream), self.idle),
+            owner: Rc::new(Cell::new(counted.address)),
             _counted: counted,
         })
     }

@@ -113,7 +113,7 @@ pub(super) async fn serve(
         app,
         request: request.clone(),
         request_id,
-        connection: connection.map(|connection| connection.in_use()),
+        connection: connection.as_deref().map(ConnectionData::in_use),
         rate_limit: None,
         owner: None,
         large_answer: None,
@@ -142,6 +142,9 @@ pub(super) async fn serve(
         response::response(&context, prepared, payload)
     };
     let took = started.elapsed();
+    if let (Some(connection), Some(owner)) = (connection, context.owner) {
+        connection.is_of(owner);
+    }
     context
         .app
         .request_metrics

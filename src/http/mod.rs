@@ -56,6 +56,7 @@ mod idle;
 mod in_flight_requests;
 mod in_process;
 mod json;
+mod lanes;
 mod links;
 mod live_settings;
 mod metrics;

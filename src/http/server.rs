@@ -234,12 +234,12 @@ impl Reception {
         let stream = match &self.tls {
             None => {
                 slices::begin(slices::BEGINNING).await;
-                Stream::plain(stream)
+                Stream::plain(stream, Rc::clone(&admitted.owner))
             }
             Some(tls) => {
                 slices::begin(slices::HANDSHAKE).await;
                 let encrypted = timeout(self.limits.head, tls.accept(stream)).await;
-                Stream::encrypted(encrypted.ok()??)
+                Stream::encrypted(encrypted.ok()??, Rc::clone(&admitted.owner))
             }
         };
         Some((stream, admitted))

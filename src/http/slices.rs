@@ -1,4 +1,5 @@
-//! What is long is read and written in slices, and connections begin a few at a time. A worker goes round
+//! What is long is read and written in slices, and connections and the requests of one owner (`lanes.rs`)
+//! begin a few at a time. A worker goes round
 //! its connections, and looks whether something new has come only after up to 61 of them (tokio's
 //! `LocalSet`): with 16 that bring large bodies, each 128 KiB at a time, a short request of another
 //! waited for all of that. So in each round all of a worker's connections together read and write one
@@ -11,8 +12,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+
+use super::budget::BudgetOwner;
+use super::lanes::{Lanes, REQUEST, Turn, WRITE};
 
 /// Bytes of a slice: copying so many takes less than a short request.
 const SLICE: usize = 65_536;
@@ -25,14 +30,15 @@ pub(super) const BEGINNING: usize = 16_384;
 pub(super) const HANDSHAKE: usize = SLICE;
 
 thread_local! {
-    static WORKER: Worker = const { Worker::new() };
+    static WORKER: Worker = Worker::default();
 }
 
-/// The slices of one worker.
+/// The slices of one worker, and whose requests it begins.
 struct Worker {
     /// Bytes that are left of the present one.
     left: Cell<usize>,
     waiting: RefCell<VecDeque<Waiting>>,
+    lanes: RefCell<Lanes>,
     /// Whether [`go_round`] runs.
     rounds: Cell<bool>,
 }
@@ -46,15 +52,18 @@ struct Waiting {
     wants: usize,
 }
 
-impl Worker {
-    const fn new() -> Self {
+impl Default for Worker {
+    fn default() -> Self {
         Worker {
             left: Cell::new(SLICE),
-            waiting: RefCell::new(VecDeque::new()),
+            waiting: RefCell::default(),
+            lanes: RefCell::default(),
             rounds: Cell::new(false),
         }
     }
+}
 
+impl Worker {
     /// How many bytes are left of the present slice; where there are none, the caller is woken when a later
     /// one begins, and has to ask again.
     fn poll_left(&self, place: &Rc<Place>, wants: usize, context: &Context<'_>) -> Poll<usize> {
@@ -69,10 +78,22 @@ impl Worker {
                 .borrow_mut()
                 .push_back(Waiting { place, wants });
         }
+        self.have_rounds();
+        Poll::Pending
+    }
+
+    /// Has a next round follow this one.
+    fn have_rounds(&self) {
         if !self.rounds.replace(true) {
             actix_web::rt::spawn(go_round());
         }
-        Poll::Pending
+    }
+
+    /// Begins the next round; whether another one has to follow it.
+    fn next_round(&self) -> bool {
+        let (slices, requests) = (self.next_slice(), self.lanes.borrow_mut().next_round());
+        self.rounds.set(slices || requests);
+        slices || requests
     }
 
     /// Begins the next slice; whether anybody has waited for it. As many are woken as it suffices for.
@@ -86,36 +107,62 @@ impl Worker {
             wanted += next.wants;
             next.place.take().into_iter().for_each(Waker::wake);
         }
-        self.rounds.set(wanted > 0);
         wanted > 0
     }
 }
 
-/// Begins a slice in each round, until nobody waits for one.
+/// Begins a slice, and requests of each owner, in each round, until nobody waits for one.
 async fn go_round() {
     loop {
         // Goes on when the worker has looked at what has come on all its connections.
         tokio::task::yield_now().await;
-        // So do others that the kernel would let wait for its next tick: another worker, whose turn on
-        // this core it is, or the writer.
-        std::thread::yield_now();
-        if !WORKER.with(Worker::next_slice) {
+        if WORKER.with(|worker| !worker.waiting.borrow().is_empty()) {
+            // So do others that the kernel would let wait for its next tick: another worker, whose turn on
+            // this core it is, or the writer.
+            std::thread::yield_now();
+        }
+        if !WORKER.with(Worker::next_round) {
             return;
         }
     }
 }
 
 /// What one connection reads and writes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slices {
+    /// Whose next request is read.
+    owner: Rc<Cell<BudgetOwner>>,
+    to_read: Rc<Turn>,
+    to_write: Rc<Turn>,
+    /// Whether what is written next answers a request whose turn it was.
+    answers: bool,
     place: Rc<Place>,
     /// Bytes that were read since there was nothing to read.
     read: usize,
 }
 
 impl Slices {
-    /// Whether it may read now.
-    pub(super) fn poll_read(&self, context: &Context<'_>) -> Poll<()> {
+    /// Those of a connection whose requests are this owner's.
+    pub(super) fn of(owner: Rc<Cell<BudgetOwner>>) -> Self {
+        Slices {
+            owner,
+            to_read: Rc::default(),
+            to_write: Rc::default(),
+            answers: false,
+            place: Rc::default(),
+            read: 0,
+        }
+    }
+
+    /// Whether it may read now. `poll_readable` says whether something has come.
+    pub(super) fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        poll_readable: impl FnOnce(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<()> {
+        if self.read == 0 {
+            ready!(self.poll_turn((&self.to_read, REQUEST), context, poll_readable));
+        }
         if self.read < SHORT {
             return Poll::Ready(());
         }
@@ -127,17 +174,32 @@ impl Slices {
     pub(super) fn note_read(&mut self, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => {
+                if self.read == 0 {
+                    self.take_turn(&self.to_read, REQUEST);
+                    self.answers = true;
+                }
                 self.read = self.read.saturating_add(bytes);
                 if self.read > SHORT {
                     take(bytes);
                 }
             }
-            None => self.read = 0,
+            None => {
+                self.read = 0;
+                self.to_read.take();
+            }
         }
     }
 
-    /// How many of these bytes it may write now.
-    pub(super) fn poll_write(&self, bytes: usize, context: &Context<'_>) -> Poll<usize> {
+    /// How many of these bytes it may write now. `poll_writable` says whether the client takes some.
+    pub(super) fn poll_write(
+        &self,
+        bytes: usize,
+        context: &mut Context<'_>,
+        poll_writable: impl FnOnce(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<usize> {
+        if !self.answers {
+            ready!(self.poll_turn((&self.to_write, WRITE), context, poll_writable));
+        }
         if bytes <= SHORT {
             return Poll::Ready(bytes);
         }
@@ -145,11 +207,39 @@ impl Slices {
         left.map(|left| left.min(bytes))
     }
 
-    /// Notes that so many of these bytes were written.
-    pub(super) fn note_written(&self, written: usize, bytes: usize) {
+    /// Notes that so many of these bytes were written, or that none could be.
+    pub(super) fn note_written(&mut self, written: Option<usize>, bytes: usize) {
+        let Some(written) = written else {
+            self.to_write.take();
+            return;
+        };
+        if !mem::take(&mut self.answers) {
+            self.take_turn(&self.to_write, WRITE);
+        }
         if bytes > SHORT {
             take(written);
         }
+    }
+
+    fn poll_turn(
+        &self,
+        turn: (&Rc<Turn>, usize),
+        context: &mut Context<'_>,
+        poll_ready: impl FnOnce(&mut Context<'_>) -> Poll<()>,
+    ) -> Poll<()> {
+        WORKER.with(|worker| {
+            let mut lanes = worker.lanes.borrow_mut();
+            lanes.poll_turn(self.owner.get(), turn, context, poll_ready)
+        })
+    }
+
+    fn take_turn(&self, turn: &Turn, takes: usize) {
+        WORKER.with(|worker| {
+            let mut lanes = worker.lanes.borrow_mut();
+            if lanes.take(self.owner.get(), (turn, takes)) {
+                worker.have_rounds();
+            }
+        });
     }
 }
 
@@ -171,6 +261,10 @@ mod tests {
 
     const LONG: usize = 40 * SLICE;
 
+    fn slices() -> Slices {
+        Slices::of(Rc::new(Cell::new(BudgetOwner::Operator)))
+    }
+
     /// Writes something long, or lets many connections begin; notes in which round how much of a slice
     /// was taken.
     async fn take_all(
@@ -178,13 +272,15 @@ mod tests {
         round: Rc<Cell<usize>>,
         taken: Rc<RefCell<Vec<(usize, usize)>>>,
     ) {
-        let slices = Slices::default();
+        let mut slices = slices();
         let mut left = LONG;
         while left > 0 {
             let bytes = match begins {
                 None => {
-                    let bytes = poll_fn(|context| slices.poll_write(left, context)).await;
-                    slices.note_written(bytes, left);
+                    let bytes =
+                        poll_fn(|context| slices.poll_write(left, context, |_| Poll::Ready(())))
+                            .await;
+                    slices.note_written(Some(bytes), left);
                     bytes
                 }
                 Some(takes) => {
@@ -234,13 +330,23 @@ mod tests {
 
     #[test]
     fn what_is_short_waits_for_nothing() {
-        let context = Context::from_waker(Waker::noop());
-        let mut slices = Slices::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let nothing_comes = |_: &mut Context<'_>| Poll::Pending;
+        let mut slices = slices();
         take(SLICE);
-        assert_eq!(slices.poll_write(SHORT, &context), Poll::Ready(SHORT));
-        assert_eq!(slices.poll_read(&context), Poll::Ready(()));
+        assert_eq!(
+            slices.poll_write(SHORT, &mut context, nothing_comes),
+            Poll::Ready(SHORT)
+        );
+        assert_eq!(
+            slices.poll_read(&mut context, nothing_comes),
+            Poll::Ready(())
+        );
         slices.note_read(Some(SHORT));
         slices.note_read(None);
-        assert_eq!(slices.poll_read(&context), Poll::Ready(()));
+        assert_eq!(
+            slices.poll_read(&mut context, nothing_comes),
+            Poll::Ready(())
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! A connection as bytes, encrypted or not. Knows no HTTP but the name of the version that was agreed
 //! upon.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use actix_web::rt::net::TcpStream;
@@ -10,6 +12,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
+use super::budget::BudgetOwner;
 use super::slices::Slices;
 use crate::tls::HTTP_2;
 
@@ -29,21 +32,40 @@ enum Transport {
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
+impl Transport {
+    /// Whether something has come, be it that the connection has ended.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.socket().poll_read_ready(context).map(|_| ())
+    }
+
+    /// Whether there is room for something, be it that the connection has ended.
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.socket().poll_write_ready(context).map(|_| ())
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Transport::Plain(stream) => stream,
+            Transport::Encrypted(stream) => stream.get_ref().0,
+        }
+    }
+}
+
 impl Stream {
-    /// A connection whose bytes are as they are on the wire.
-    pub(super) fn plain(stream: TcpStream) -> Self {
-        Self::over(Transport::Plain(stream))
+    /// A connection whose bytes are as they are on the wire, and whose requests are this owner's.
+    pub(super) fn plain(stream: TcpStream, owner: Rc<Cell<BudgetOwner>>) -> Self {
+        Self::over(Transport::Plain(stream), owner)
     }
 
-    /// A connection inside of TLS.
-    pub(super) fn encrypted(stream: TlsStream<TcpStream>) -> Self {
-        Self::over(Transport::Encrypted(Box::new(stream)))
+    /// A connection inside of TLS, whose requests are this owner's.
+    pub(super) fn encrypted(stream: TlsStream<TcpStream>, owner: Rc<Cell<BudgetOwner>>) -> Self {
+        Self::over(Transport::Encrypted(Box::new(stream)), owner)
     }
 
-    fn over(transport: Transport) -> Self {
+    fn over(transport: Transport, owner: Rc<Cell<BudgetOwner>>) -> Self {
         Stream {
             transport,
-            slices: Slices::default(),
+            slices: Slices::of(owner),
         }
     }
 
@@ -74,7 +96,11 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.slices.poll_read(context));
+        let transport = &this.transport;
+        ready!(
+            this.slices
+                .poll_read(context, |context| transport.poll_readable(context))
+        );
         let before = buffer.filled().len();
         let read = match &mut this.transport {
             Transport::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
@@ -93,15 +119,20 @@ impl AsyncWrite for Stream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let most = ready!(this.slices.poll_write(bytes.len(), context));
+        let transport = &this.transport;
+        let most = ready!(this.slices.poll_write(bytes.len(), context, |context| {
+            transport.poll_writable(context)
+        }));
         let slice = bytes.get(..most).unwrap_or(bytes);
         let written = match &mut this.transport {
             Transport::Plain(stream) => Pin::new(stream).poll_write(context, slice),
             Transport::Encrypted(stream) => Pin::new(stream).poll_write(context, slice),
         };
-        if let Poll::Ready(Ok(written)) = written {
-            this.slices.note_written(written, bytes.len());
-        }
+        let count = match &written {
+            Poll::Ready(Ok(count)) => Some(*count),
+            Poll::Ready(Err(_)) | Poll::Pending => None,
+        };
+        this.slices.note_written(count, bytes.len());
         written
     }
 

@@ -270,7 +270,7 @@ pub(in crate::store) fn a_version_comes_back_with_the_frames_that_make_its_conte
 pub(in crate::store) fn a_long_frame_comes_back_whole_and_leaves_the_files<B: Bench>() {
     let house = House::<B>::new();
     let id = DocumentId::new(Timestamp(1_000));
-    let frames: Vec<String> = [131_072, 131_073, 400_000, 1_000_003]
+    let frames: Vec<String> = [65_536, 65_537, 131_072, 131_073, 400_000, 1_000_003]
         .map(|bytes| "longword ".chars().cycle().take(bytes).collect())
         .to_vec();
     for (number, frame) in (1..).zip(&frames) {
@@ -292,7 +292,7 @@ pub(in crate::store) fn a_long_frame_comes_back_whole_and_leaves_the_files<B: Be
         assert!(found.unwrap().frames == [frame], "{number}");
     }
     assert!(house.holds("longword"));
-    house.commit(commit(id, 4, gone(false), "{}")).unwrap();
+    house.commit(commit(id, 6, gone(false), "{}")).unwrap();
     house.until("no file has it", || !house.holds("longword"));
     house.is_sound();
 }

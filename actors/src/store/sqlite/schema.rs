@@ -75,6 +75,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         description: "share links apart from documents",
         script: V17,
     },
+    Migration {
+        description: "parts of long frames half as long",
+        script: "",
+    },
 ];
 
 /// What makes a file of one version one of the next.

@@ -23,7 +23,7 @@ use colloquy_model::time::Timestamp;
 use colloquy_runtime::{CommitFailure, Incarnation};
 
 /// Two parts and something behind them.
-const FRAME_BYTES: usize = 300_000;
+const FRAME_BYTES: usize = 150_000;
 
 /// A new document with a frame of so many bytes.
 fn document(entity: EntityNumber, expected: u64, bytes: usize) -> Commit {

@@ -1,6 +1,7 @@
 //! Connections: many at once, with nothing on them or with one request each second, and those that
 //! would be held for ever.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -10,9 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
-use super::Neighbour;
+use super::neighbour::{Neighbour, take_the_processor_at_once};
+use crate::support::process::pause;
 use crate::support::raw::Raw;
-use crate::support::{EventStream, Item, Server, Setup, Socket, until};
+use crate::support::{Account, EventStream, Item, Server, Setup, Socket, until};
 
 const MIB: u64 = 1 << 20;
 /// Connections that send nothing, and addresses that they come from.
@@ -21,6 +23,10 @@ const ADDRESSES: usize = 4;
 /// Connections that go on, and the requests that each sends, one a second.
 const KEPT: usize = 2_000;
 const REQUESTS: usize = 5;
+/// Requests that come at the same instant.
+const AT_ONCE: usize = 1_000;
+/// How often they do.
+const TRIES: usize = 9;
 /// Connections that an attacker holds.
 const HELD: usize = 20;
 /// How long an idle connection is kept by a server that is not patient, and longer.
@@ -142,6 +148,28 @@ async fn when_no_file_can_be_opened_it_goes_on_as_soon_as_one_can() {
     .expect(200);
 }
 
+/// An account whose rate bounds nothing.
+async fn account_that_asks_much(server: &Server) -> Account {
+    let account = server.account().await;
+    let limits =
+        json!({"plan": "enterprise", "rate_per_minute": 1_000_000, "burst_per_minute": 1_000_000});
+    let path = format!("/admin/v1/accounts/{}", account.account_id);
+    account.operator().patch(&path, limits).await.expect(200);
+    account
+}
+
+/// Requests that read so many new conversations, of which each takes 256 at a time.
+async fn gets(account: &Account, conversations: usize) -> Vec<String> {
+    let new = (0..conversations).map(|_| async { account.test().conversation().await });
+    let key = account.test_key();
+    let request = |id: &String| {
+        format!(
+            "GET /v1/conversations/{id} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n"
+        )
+    };
+    join_all(new).await.iter().map(request).collect()
+}
+
 /// Two thousand connections send a request a second each, and so long apart from one another.
 async fn two_thousand_connections(name: &str, apart: Duration) {
     open_many_files();
@@ -149,30 +177,12 @@ async fn two_thousand_connections(name: &str, apart: Duration) {
         // On a busy machine it takes long until all are connected and begin.
         .env("COLLOQUY__SERVER__REQUEST_HEAD_TIMEOUT_SECONDS", "60")
         .start();
-    let account = server.account().await;
-    let limits =
-        json!({"plan": "enterprise", "rate_per_minute": 1_000_000, "burst_per_minute": 1_000_000});
-    account
-        .operator()
-        .patch(
-            &format!("/admin/v1/accounts/{}", account.account_id),
-            limits,
-        )
-        .await
-        .expect(200);
+    let account = account_that_asks_much(&server).await;
     let neighbour = Neighbour::of(&server).await;
-    // A conversation takes 256 requests at a time.
-    let conversations =
-        join_all((0..20).map(|_| async { account.test().conversation().await })).await;
-    let key = account.test_key();
+    let requests = gets(&account, 20).await;
     let begin = tokio::time::Instant::now();
     let client = async |n: usize| {
-        let path = format!(
-            "/v1/conversations/{}",
-            conversations[n % conversations.len()]
-        );
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
+        let request = &requests[n % requests.len()];
         let mut pace = interval_at(begin + apart * n as u32, Duration::from_secs(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         pace.tick().await;
@@ -209,6 +219,86 @@ async fn two_thousand_connections_at_one_request_a_second_each() {
 async fn two_thousand_connections_at_the_same_instant_of_each_second() {
     let name = "2,000 connections at the same instant of each second";
     two_thousand_connections(name, Duration::ZERO).await;
+}
+
+/// A connection that waits for each answer.
+struct Blocking(std::net::TcpStream);
+
+impl Blocking {
+    fn connect(server: &Server) -> Self {
+        Blocking(std::net::TcpStream::connect(server.address()).unwrap())
+    }
+
+    fn ask(&mut self, request: &str) {
+        self.0.write_all(request.as_bytes()).unwrap();
+    }
+
+    fn is_answered(&mut self) {
+        let mut answer = [0; 4_096];
+        let count = self.0.read(&mut answer).unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 200"));
+    }
+}
+
+/// How many of these requests are answered before one of another account that came behind them.
+fn answered_first(
+    process: u32,
+    (many, requests): (&mut [Blocking], &[String]),
+    (other, request): (&mut Blocking, &str),
+) -> usize {
+    // All have come before it reads the first.
+    let paused = pause(process);
+    for (one, request) in many.iter_mut().zip(requests.iter().cycle()) {
+        one.ask(request);
+    }
+    other.ask(request);
+    let wait = |waits: bool| {
+        many.iter()
+            .for_each(|one| one.0.set_nonblocking(!waits).unwrap())
+    };
+    wait(false);
+    drop(paused);
+    other.is_answered();
+    let come = many.iter().filter(|one| one.0.peek(&mut [0]).is_ok());
+    let come = come.count();
+    wait(true);
+    many.iter_mut().for_each(Blocking::is_answered);
+    come
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_behind_a_thousand_requests_of_another_account_is_not_answered_behind_them() {
+    open_many_files();
+    let server = Server::start();
+    let account = account_that_asks_much(&server).await;
+    let requests = gets(&account, 20).await;
+    let request = gets(&account_that_asks_much(&server).await, 1)
+        .await
+        .remove(0);
+    let (mut many, mut other) = (
+        (0..AT_ONCE)
+            .map(|_| Blocking::connect(&server))
+            .collect::<Vec<_>>(),
+        Blocking::connect(&server),
+    );
+    // From now on it is known whose they are.
+    other.ask(&request);
+    other.is_answered();
+    for (one, request) in many.iter_mut().zip(requests.iter().cycle()) {
+        one.ask(request);
+        one.is_answered();
+    }
+    let process = server.pid();
+    let tries = std::thread::spawn(move || {
+        take_the_processor_at_once();
+        let ask = |_| answered_first(process, (&mut many, &requests), (&mut other, &request));
+        (0..TRIES).map(ask).collect::<Vec<_>>()
+    });
+    let mut first = tries.join().unwrap();
+    eprintln!("hostile: of {AT_ONCE} requests that came before, answered before: {first:?}");
+    first.sort_unstable();
+    // Some tries are late to look, on a busy machine. In the order of arrival it is half of them to all.
+    assert!(first[TRIES / 2] < AT_ONCE / 4, "{first:?}");
 }
 
 /// A server that keeps an idle connection for 2 s, and a request's head or the rest of its body for

@@ -207,7 +207,7 @@ fn prefer(process: u32) {
 
 /// The calling thread, which is the neighbour's, waits for no processor, as if it had a machine of its own,
 /// where the kernel allows it (root): otherwise much of what a message takes is the client's own waiting.
-fn take_the_processor_at_once() {
+pub(super) fn take_the_processor_at_once() {
     schedule(&this_thread(), &["--fifo", "--pid", "1"]);
 }
 

@@ -40,7 +40,11 @@ pub(super) enum TurnState {
 
 /// The lanes of one worker.
 #[derive(Debug, Default)]
-pub(super) struct Lanes(HashMap<BudgetOwner, Lane>);
+pub(super) struct Lanes {
+    lanes: HashMap<BudgetOwner, Lane>,
+    /// Nobody waits any more.
+    are_ended: bool,
+}
 
 /// The connections of one owner.
 #[derive(Debug, Default)]
@@ -62,6 +66,10 @@ impl Lanes {
         poll_ready: impl FnOnce(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()> {
         let mut state = turn.borrow_mut();
+        if self.are_ended {
+            *state = TurnState::None;
+            return Poll::Ready(());
+        }
         match &*state {
             TurnState::Come => Poll::Ready(()),
             TurnState::Waiting(_) => {
@@ -70,7 +78,7 @@ impl Lanes {
             }
             TurnState::None => {
                 let full = |lane: &&mut Lane| lane.taken >= SHARE;
-                let Some(lane) = self.0.get_mut(&owner).filter(full) else {
+                let Some(lane) = self.lanes.get_mut(&owner).filter(full) else {
                     return Poll::Ready(());
                 };
                 ready!(poll_ready(context));
@@ -81,19 +89,25 @@ impl Lanes {
         }
     }
 
+    /// The server stops: whoever asks from now on need not wait. A connection of which nothing has been read
+    /// would be ended as one on which nothing has come.
+    pub(super) fn end(&mut self) {
+        self.are_ended = true;
+    }
+
     /// Counts what was taken; whether another round has to follow this one.
     pub(super) fn take(&mut self, owner: BudgetOwner, (turn, takes): (&Turn, usize)) -> bool {
         if matches!(turn.take(), TurnState::Come) {
             return false;
         }
-        let lane = self.0.entry(owner).or_default();
+        let lane = self.lanes.entry(owner).or_default();
         lane.taken += takes;
-        lane.taken >= SHARE || self.0.len() > LANES
+        lane.taken >= SHARE || self.lanes.len() > LANES
     }
 
     /// Begins the next round; whether another one has to follow it.
     pub(super) fn next_round(&mut self) -> bool {
-        self.0.retain(|_, lane| {
+        self.lanes.retain(|_, lane| {
             lane.taken = 0;
             while lane.taken < SHARE
                 && let Some((turn, takes)) = lane.waiting.pop_front()
@@ -106,7 +120,7 @@ impl Lanes {
             }
             lane.taken > 0
         });
-        !self.0.is_empty()
+        !self.lanes.is_empty()
     }
 }
 
@@ -145,12 +159,22 @@ mod tests {
     }
 
     #[test]
+    fn nobody_waits_when_the_server_stops() {
+        let mut lanes = Lanes::default();
+        let turn = (0..=SHARE).map(|_| Rc::<Turn>::default());
+        let waiting: Vec<Rc<Turn>> = turn.filter(|turn| !begins(&mut lanes, 1, turn)).collect();
+        assert!(!waiting.is_empty());
+        lanes.end();
+        assert!(waiting.iter().all(|turn| begins(&mut lanes, 1, turn)));
+    }
+
+    #[test]
     fn lanes_of_many_owners_are_forgotten() {
         let mut lanes = Lanes::default();
         let rounds =
             (0..=u8::MAX).filter(|number| lanes.take(owner(*number), (&Turn::default(), WRITE)));
         assert!(rounds.count() > 0, "a round is begun, since there are many");
-        assert!(!lanes.next_round() && lanes.0.is_empty());
+        assert!(!lanes.next_round() && lanes.lanes.is_empty());
     }
 
     proptest! {

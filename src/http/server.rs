@@ -260,7 +260,10 @@ impl Reception {
         HttpService::build()
             .graceful_shutdown_signal(move || {
                 let stopping = stopping.clone();
-                async move { stopping.notified().await }
+                async move {
+                    stopping.notified().await;
+                    slices::read_at_once();
+                }
             })
             .keep_alive(KeepAlive::Timeout(self.limits.keep_alive))
             .client_request_timeout(self.limits.head)

@@ -250,6 +250,11 @@ pub(super) async fn begin(takes: usize) {
     take(takes);
 }
 
+/// The server stops: whatever has come to this worker is read at once.
+pub(super) fn read_at_once() {
+    WORKER.with(|worker| worker.lanes.borrow_mut().end());
+}
+
 /// Takes so much of the present slice.
 fn take(bytes: usize) {
     WORKER.with(|worker| worker.left.set(worker.left.get().saturating_sub(bytes)));

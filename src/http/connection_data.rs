@@ -45,7 +45,7 @@ impl ConnectionData {
         self.admitted.idle.in_use()
     }
 
-    /// The last request that came over it was this owner's.
+    /// A request that came over it was this owner's.
     pub(super) fn is_of(&self, owner: BudgetOwner) {
         self.admitted.owner.set(owner);
     }

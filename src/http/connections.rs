@@ -40,7 +40,7 @@ pub(crate) struct Connections {
 pub(super) struct Admitted {
     pub(super) peer: SocketAddr,
     pub(super) idle: IdleTimer,
-    /// Whose its requests are: of the last one, at first the address.
+    /// Whose its requests are: whoever the last one was known to be from, at first the address.
     pub(super) owner: Rc<Cell<BudgetOwner>>,
     _counted: Connection,
 }

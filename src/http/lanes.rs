@@ -3,8 +3,9 @@
 //! request at the same instant, or are sent an event, are all served before a request of another account that
 //! comes right behind them.
 //!
-//! Whose a request is, is known when it has been read. So it is taken for one of whoever sent the last request
-//! over its connection; the first is one of the connection's address.
+//! Whose a request is, is known when it has been read. So it is taken for one of whoever the last request over
+//! its connection was known to be from, at first of the connection's address. What comes with it, further
+//! streams of HTTP/2 or pipelined requests, takes nothing of the share.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

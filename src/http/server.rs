@@ -19,6 +19,7 @@ use actix_service::{
 use actix_web::App;
 use actix_web::dev::{AppConfig, ServiceRequest};
 use actix_web::rt::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::app_state::AppState;
@@ -263,6 +264,8 @@ impl Reception {
                 async move {
                     stopping.notified().await;
                     slices::read_at_once();
+                    // The connection is told only when it has read: then it answers what has come.
+                    yield_now().await;
                 }
             })
             .keep_alive(KeepAlive::Timeout(self.limits.keep_alive))

@@ -35,7 +35,13 @@ enum Transport {
 impl Transport {
     /// Whether something has come, be it that the connection has ended.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.socket().poll_read_ready(context).map(|_| ())
+        match self {
+            // What came along with the handshake is decrypted already: the socket knows nothing of it.
+            Transport::Encrypted(stream) if !stream.get_ref().1.wants_read() => Poll::Ready(()),
+            Transport::Plain(_) | Transport::Encrypted(_) => {
+                self.socket().poll_read_ready(context).map(|_| ())
+            }
+        }
     }
 
     /// Whether there is room for something, be it that the connection has ended.

@@ -136,13 +136,14 @@ pub(super) fn whole(
     let mut find = connection
         .prepare_cached("SELECT bytes FROM frame_parts WHERE version = ?1 ORDER BY part")?;
     let mut found = find.query([version])?;
-    let mut rows = 0;
+    let mut sizes = Vec::with_capacity(parts);
     while let Some(row) = found.next()? {
-        rows += 1;
-        frame.extend_from_slice(codec::column(row, 0, "frame_parts.bytes")?);
+        let part: &[u8] = codec::column(row, 0, "frame_parts.bytes")?;
+        sizes.push(part.len());
+        frame.extend_from_slice(part);
     }
-    let sizes = [PART_BYTES, EARLIER_PART_BYTES];
-    if rows != parts || !sizes.iter().any(|size| frame.len() == parts * size) {
+    let of_size = |size: &usize| sizes.iter().all(|part| part == size);
+    if sizes.len() != parts || ![PART_BYTES, EARLIER_PART_BYTES].iter().any(of_size) {
         return Err(codec::damaged(
             format_args!("the frame of the version with the number {version}"),
             "it is cut off",

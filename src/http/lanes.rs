@@ -17,11 +17,11 @@ use super::budget::BudgetOwner;
 
 /// What a request takes of its owner's share, with the beginning of its answer …
 pub(super) const REQUEST: usize = 4;
-/// … and what else is written at once: about 10 us for each.
+/// … and what else is written at once: about 10 µs for each.
 pub(super) const WRITE: usize = 1;
 /// An owner's share of one round.
 const SHARE: usize = 32;
-/// Lanes that are kept until a round ends: beyond it one is begun, which forgets them.
+/// Lanes that are kept though nobody waits in them; beyond so many a round is begun, which drops them.
 const LANES: usize = 64;
 
 /// One connection's place in the lane of its owner, to read or to write.
@@ -30,7 +30,7 @@ pub(super) type Turn = RefCell<TurnState>;
 /// What a connection waits for before it reads or writes.
 #[derive(Debug, Default)]
 pub(super) enum TurnState {
-    /// Nothing.
+    /// It waits for no turn.
     #[default]
     None,
     /// Its turn, at which this is woken.
@@ -43,7 +43,7 @@ pub(super) enum TurnState {
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: HashMap<BudgetOwner, Lane>,
-    /// Nobody waits any more.
+    /// The server stops, and no connection waits for a turn any more.
     are_ended: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What is long is read and written in slices, and connections and the requests of one owner (`lanes.rs`)
-//! begin a few at a time. A worker goes round
+//! What is long is read and written in slices, connections begin a few at a time, and each account has its
+//! share of a round (`lanes.rs`). A worker goes round
 //! its connections, and looks whether something new has come only after up to 61 of them (tokio's
 //! `LocalSet`): with 16 that bring large bodies, each 128 KiB at a time, a short request of another
 //! waited for all of that. So in each round all of a worker's connections together read and write one
@@ -33,7 +33,7 @@ thread_local! {
     static WORKER: Worker = Worker::default();
 }
 
-/// The slices of one worker, and whose requests it begins.
+/// The slices and the lanes of one worker.
 struct Worker {
     /// Bytes that are left of the present one.
     left: Cell<usize>,
@@ -91,9 +91,9 @@ impl Worker {
 
     /// Begins the next round; whether another one has to follow it.
     fn next_round(&self) -> bool {
-        let (slices, requests) = (self.next_slice(), self.lanes.borrow_mut().next_round());
-        self.rounds.set(slices || requests);
-        slices || requests
+        let (slices, lanes) = (self.next_slice(), self.lanes.borrow_mut().next_round());
+        self.rounds.set(slices || lanes);
+        slices || lanes
     }
 
     /// Begins the next slice; whether anybody has waited for it. As many are woken as it suffices for.
@@ -111,7 +111,7 @@ impl Worker {
     }
 }
 
-/// Begins a slice, and requests of each owner, in each round, until nobody waits for one.
+/// Begins a slice and each account's next share in each round, until nobody waits for one.
 async fn go_round() {
     loop {
         // Goes on when the worker has looked at what has come on all its connections.
@@ -130,9 +130,11 @@ async fn go_round() {
 /// What one connection reads and writes.
 #[derive(Debug)]
 pub(super) struct Slices {
-    /// Whose next request is read.
+    /// Whose share its requests and answers take from.
     owner: Rc<Cell<BudgetOwner>>,
+    /// Its place in that owner's lane to read …
     to_read: Rc<Turn>,
+    /// … and to write.
     to_write: Rc<Turn>,
     /// Whether what is written next answers a request whose turn it was.
     answers: bool,

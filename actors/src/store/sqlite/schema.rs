@@ -75,6 +75,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         description: "share links apart from documents",
         script: V17,
     },
+    // Changes nothing: it keeps binaries out that know only longer parts.
     Migration {
         description: "parts of long frames half as long",
         script: "",

@@ -32,12 +32,17 @@ const P99_MAX: Duration = Duration::from_millis(2_000);
 const GOES_ON: Duration = Duration::from_secs(120);
 /// Conversations that the messages go to, so that they live on every worker.
 const CONVERSATIONS: usize = 8;
+/// Where this variable is set, the neighbour has a server of its own, which nobody attacks: what its messages
+/// then take beside an attack is the machine's doing, and what they take beyond that the attacked server's.
+const ELSEWHERE: &str = "HOSTILE_ELSEWHERE";
 
 /// An account of its own, with conversations on every worker.
 pub(super) struct Neighbour {
     orders: mpsc::Sender<Order>,
     /// Its requests that were answered so far.
     answered: Arc<AtomicUsize>,
+    /// Its own server, where it is not on the attacked one.
+    _elsewhere: Option<Server>,
     /// Attacks run one after the other: each has the machine to itself.
     _turn: MutexGuard<'static, ()>,
 }
@@ -58,6 +63,9 @@ impl Neighbour {
     pub(super) async fn of(server: &Server) -> Self {
         static TURN: OnceLock<Mutex<()>> = OnceLock::new();
         let turn = TURN.get_or_init(Mutex::default).lock().await;
+        let attacked = server;
+        let elsewhere = std::env::var_os(ELSEWHERE).map(|_| Server::start());
+        let server = elsewhere.as_ref().unwrap_or(attacked);
         let account = server.account().await;
         let (client, mut conversations) = (account.test(), Vec::new());
         let customer = client.customer().await;
@@ -82,11 +90,13 @@ impl Neighbour {
         });
         leave_the_processor_to_others();
         if MEASURES {
+            prefer(attacked.pid());
             prefer(server.pid());
         }
         Neighbour {
             orders,
             answered,
+            _elsewhere: elsewhere,
             _turn: turn,
         }
     }

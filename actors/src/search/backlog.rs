@@ -197,9 +197,11 @@ impl<T: Pending> Backlog<T> {
         self.changed.send_replace(());
     }
 
-    /// Whether the index knows everything of an account up to this position.
+    /// Whether the index knows everything of an account up to this position; not where another backlog has
+    /// taken the place of this one.
     pub(super) fn has(&self, account: u32, position: Position) -> bool {
-        self.lanes.lock().has(account, position)
+        let lanes = self.lanes.lock();
+        !lanes.is_over && lanes.has(account, position)
     }
 
     /// Waits until it does; false where another backlog has taken the place of this one.
@@ -465,8 +467,13 @@ mod tests {
         add(&backlog, 1, 1, text(0));
         assert_eq!(backlog.wait_for(1, Position(1)).now_or_never(), None);
         assert_eq!(backlog.wait_for(2, Position(1)).now_or_never(), Some(true));
+        assert_eq!(
+            [1, 2].map(|account| backlog.has(account, Position(1))),
+            [false, true]
+        );
         backlog.end();
         assert_eq!(backlog.wait_for(1, Position(1)).now_or_never(), Some(false));
+        assert!(!backlog.has(2, Position(1)));
     }
 
     #[test]

@@ -181,12 +181,19 @@ impl<S: Source> Indexer<S> {
         let caught_up = self.shared.source.store().catch_up().await;
         caught_up.map_err(|_| ListFailure::Away)?;
         let wanted = self.shared.feed.last();
-        self.shared.wanted.send_if_modified(|before| {
+        let Open { index, backlog } = self.shared.open();
+        if backlog.has(account, wanted) {
+            return Ok((index, wanted));
+        }
+        let is_first = self.shared.wanted.send_if_modified(|before| {
             let further = wanted > *before;
             *before = wanted.max(*before);
             further
         });
-        self.shared.feed.reach();
+        // Once for all who want as much: it wakes whoever follows all accounts.
+        if is_first {
+            self.shared.feed.reach();
+        }
         let caught_up = async {
             loop {
                 let Open { index, backlog } = self.shared.open();

@@ -93,11 +93,13 @@ def kernel_threads_at_once():
 
 
 def kernel_threads():
+    """But those that somebody has given another policy: it stays theirs."""
     for comm in Path("/proc").glob("[0-9]*/comm"):
+        thread = int(comm.parent.name)
         # A process may have ended meanwhile.
         with contextlib.suppress(OSError):
-            if KERNEL_THREADS.match(comm.read_text()):
-                yield int(comm.parent.name)
+            if KERNEL_THREADS.match(comm.read_text()) and os.sched_getscheduler(thread) == os.SCHED_OTHER:
+                yield thread
 
 
 def schedule(threads, policy, priority):

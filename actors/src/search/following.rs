@@ -244,8 +244,10 @@ async fn run<S: Source>(shared: Arc<Shared<S>>) {
     loop {
         let follower = Follower::of(&shared);
         let ended = tokio::select! {
-            ended = follower.follow() => ended,
+            () = follower.follow() => Ok(()),
             ended = follower.hand_in() => ended,
+            // A search that finds it damaged hands nothing in.
+            () = follower.index.ended() => Err(Closed),
         };
         if ended.is_ok() {
             return;
@@ -312,7 +314,7 @@ impl<'s, S: Source> Follower<'s, S> {
     }
 
     /// Adds what happens to the backlog, until the feed is closed.
-    async fn follow(&self) -> Result<(), Closed> {
+    async fn follow(&self) {
         let mut position = self.index.position();
         let mut wanted = self.shared.wanted.subscribe();
         loop {
@@ -329,7 +331,7 @@ impl<'s, S: Source> Follower<'s, S> {
                 let first = match heard.next().await {
                     Ok(first) => first,
                     Err(Ended::TooSlow) => break,
-                    Err(Ended::Closed) => return Ok(()),
+                    Err(Ended::Closed) => return,
                 };
                 if !S::GATHERED_FOR.is_zero() {
                     // Either time is over, or somebody waits for it.
@@ -341,10 +343,6 @@ impl<'s, S: Source> Follower<'s, S> {
                 self.add(position, happened.rows).await;
                 position = happened.reached;
                 self.backlog.all_added(position);
-                // Where nothing is left to be handed in, nobody else learns it.
-                if self.index.damaged() || self.index.is_closed() {
-                    return Err(Closed);
-                }
             }
         }
     }
@@ -407,9 +405,6 @@ impl<'s, S: Source> Follower<'s, S> {
                 lags,
             };
             self.index.hand_in(progress, step, written).await?;
-            if self.index.damaged() {
-                return Err(Closed);
-            }
         }
     }
 

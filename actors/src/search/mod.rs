@@ -204,10 +204,8 @@ impl<L: Layout> Search<L> {
             gone,
             erased_gone: 0,
         };
-        let room = Arc::clone(&shared.room);
-        // Whoever hands in learns from the closed queue that nothing is taken any more, and opens
-        // the index again.
-        let on_panic = threads::Report(move || room.close());
+        let ending = Arc::clone(&shared);
+        let on_panic = threads::Report(move || ending.end());
         let thread = threads::spawn(names.writer, on_panic, move || {
             cores::mark_background();
             writer.run();
@@ -313,9 +311,11 @@ impl<L: Layout> Search<L> {
         self.shared.healthy.load(Ordering::Relaxed)
     }
 
-    /// Whether it takes nothing any more.
-    fn is_closed(&self) -> bool {
-        self.shared.room.is_closed()
+    /// Waits until it takes nothing any more.
+    async fn ended(&self) {
+        let mut ended = self.shared.ended.subscribe();
+        // The sender lives as long as this.
+        let _ = ended.wait_for(|ended| *ended).await;
     }
 
     /// Whether the file has turned out to be damaged: closing deletes it, and the next opening
@@ -336,7 +336,7 @@ impl<L: Layout> Search<L> {
             // A panic in there was caught.
             let _ = thread.join();
         }
-        self.shared.room.close();
+        self.shared.end();
         self.readers.close();
         // Only once: by then the path may be that of the index which was opened after this one.
         if is_first && self.damaged() {

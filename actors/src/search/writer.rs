@@ -85,6 +85,8 @@ pub(super) struct Shared {
     pub(super) healthy: AtomicBool,
     /// Whether the file is damaged: it is deleted when the index is closed.
     pub(super) damaged: AtomicBool,
+    /// Whether it takes nothing any more: its thread has ended, or its file is damaged.
+    pub(super) ended: watch::Sender<bool>,
     /// Whether to give up what can't be written.
     pub(super) closing: AtomicBool,
     /// Whether the files may hold something that was taken out.
@@ -107,6 +109,7 @@ impl Shared {
             room: Arc::new(Semaphore::new(room)),
             healthy: AtomicBool::new(true),
             damaged: AtomicBool::new(false),
+            ended: watch::channel(false).0,
             closing: AtomicBool::new(false),
             holds_erased: AtomicBool::new(holds_erased),
             erasings: AtomicU64::new(0),
@@ -116,11 +119,18 @@ impl Shared {
         }
     }
 
-    /// Remembers if this error means that the file is damaged.
+    /// Remembers if this error means that the file is damaged, which ends the index.
     pub(super) fn note(&self, error: &rusqlite::Error) {
         if index::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "the search index is damaged");
+            self.end();
         }
+    }
+
+    /// Sends away whoever waits for room, which would be for ever, and tells whoever fills the index.
+    pub(super) fn end(&self) {
+        self.room.close();
+        self.ended.send_replace(true);
     }
 }
 
@@ -244,8 +254,7 @@ impl<L: Layout> Writer<L> {
             self.write_position();
             self.close();
         }
-        // Whoever waits for room would wait for ever.
-        self.shared.room.close();
+        self.shared.end();
     }
 
     /// Adds what comes a little later: a transaction for each message would write the same pages again

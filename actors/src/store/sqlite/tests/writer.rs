@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::super::codec::only;
 use super::super::dirty_headers::{DirtyHeader, DirtyHeaders, HeaderFlusher};
 use super::super::file::{BUSY_MAX, connect, log_of};
 use super::super::pace::Phase;
@@ -124,6 +125,17 @@ fn a_disk_that_was_full_is_not_well_because_nothing_was_due() {
     while !bare.writer.healthy.load(Ordering::Relaxed) {
         bare.writer.keep_house(Phase::Running);
         assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn threads_that_allocate_share_no_lock() {
+    let connection = Connection::open_in_memory().unwrap();
+    let mut options = connection.prepare("PRAGMA compile_options").unwrap();
+    let options = options.query_map([], only).unwrap();
+    let options: Vec<String> = options.map(Result::unwrap).collect();
+    for wanted in ["DEFAULT_MEMSTATUS=0", "DISABLE_PAGECACHE_OVERFLOW_STATS"] {
+        assert!(options.iter().any(|option| option == wanted), "{options:?}");
     }
 }
 

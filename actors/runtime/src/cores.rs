@@ -3,8 +3,8 @@
 //! idle. So while something long is computed, it has the last core to itself, and threads that
 //! answer requests keep to the others; otherwise all threads may use all cores. A second long
 //! computation reserves the last core but one, and so on up to half of the cores; beyond this they
-//! share them. Threads in the background, for which no request waits (the search indexes' writers, the
-//! checkpoints of SQLite's log), work on the reserved cores too, and reserve none.
+//! share them. Threads in the background, for which no request waits (the search indexes' writers), work on
+//! the reserved cores too, and reserve none.
 //!
 //! On a machine with one core, or when the kernel refuses, nothing is moved.
 //!

@@ -19,7 +19,7 @@ use super::failure::judge;
 use super::file::{OpenError, connect};
 use crate::store::Checkpoint;
 use colloquy_model::time::Timestamp;
-use colloquy_runtime::{cores, threads};
+use colloquy_runtime::threads;
 
 /// So many new pages in the log are moved at once: mostly a few hundred of the file, each several times.
 const STEP: u32 = 2_000;
@@ -121,8 +121,9 @@ impl Checkpointing {
         let (asks, asked) = sync_channel(1);
         let thread = {
             let progress = Arc::clone(&progress);
+            // Not kept to the cores for long computations: SQLite locks its log by system calls behind which it
+            // may lose the core to those, with a mutex for which the writer then waits, up to 10 ms.
             threads::spawn("checkpoints", threads::EndProcess, move || {
-                cores::mark_background();
                 run(&connection, &asked, &progress)
             })
         };

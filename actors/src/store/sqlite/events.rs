@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::codec::{self, Columns, columns, int, only};
 use super::feed_numbers::FeedNumbers;
 use super::identifiers;
+use super::readers;
 use super::redacting::Veil;
 use super::slices::{self, Entry, Wanted, WantedRows, WantedValues};
 use super::timeline::{self, PageEnd, Places};
@@ -184,7 +185,10 @@ impl Found {
         view: &View<'_>,
     ) -> rusqlite::Result<bool> {
         match shown(row, view) {
-            Ok(event) => self.events.push(Arc::new(event)),
+            Ok(event) => {
+                readers::note_value(event.payload.len());
+                self.events.push(Arc::new(event));
+            }
             Err(error) => {
                 let offset = offset(&PlaceRow::read_from(row, 0)?);
                 self.unreadable = Some((offset.unwrap_or_default(), error));

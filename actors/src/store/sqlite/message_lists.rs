@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{self, Columns, CountsRow, int, only, whole};
 use super::identifiers;
+use super::readers;
 use crate::store::{MessageQuery, StoredPage};
 use colloquy_model::conversation::{MessageCounts, SenderType};
 use colloquy_model::event_kind::EventKind;
@@ -208,6 +209,7 @@ impl Transcript<'_> {
             codec::check_json(text.as_bytes(), || {
                 format!("conversation {}: a message's text", self.entity)
             })?;
+            readers::note_value(text.len());
             Ok(text)
         };
         let mut items = Vec::new();

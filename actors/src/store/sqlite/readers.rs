@@ -28,6 +28,8 @@ const FEW: usize = 8;
 /// Instructions of SQLite's machine between two looks at the clock, at each of which others may have the
 /// core.
 const LOOK_EVERY: i32 = 5_000;
+/// Bytes read between two moments at which others may have the core too: long values take few instructions.
+const YIELD_EVERY: usize = 128 << 10;
 /// From here on others would notice that their core is taken: a tick of the kernel.
 const LONG_MIN: Duration = Duration::from_millis(4);
 /// A read that takes a core for so long is not short either, if few instructions have brought many bytes.
@@ -38,6 +40,8 @@ thread_local! {
     static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Whether the read that goes on is known not to be short.
     static LOOKED_AT: Cell<bool> = const { Cell::new(false) };
+    /// Bytes that it has read since others could have the core.
+    static READ: Cell<usize> = const { Cell::new(0) };
     /// Set while that takes long.
     static LONG: RefCell<Option<BatchPin>> = const { RefCell::new(None) };
 }
@@ -295,6 +299,17 @@ fn keep_aside_if_long(since: Instant) {
         LONG.with_borrow_mut(|long| {
             long.get_or_insert_with(cores::pin_to_batch_cores);
         });
+    }
+}
+
+/// Notes that a value of so many bytes was read: where these are many, others have the core in between.
+pub(super) fn note_value(bytes: usize) {
+    let read = READ.get().saturating_add(bytes);
+    if read < YIELD_EVERY {
+        READ.set(read);
+    } else {
+        READ.set(0);
+        std::thread::yield_now();
     }
 }
 

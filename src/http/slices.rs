@@ -245,6 +245,19 @@ impl Slices {
     }
 }
 
+/// What a body makes while it goes out: nothing while nothing is left of the slice that it would take. A hundred
+/// streams that begin at once would each make its first piece in the same round, before one is written.
+#[derive(Debug, Default)]
+pub(super) struct Making(Rc<Place>);
+
+impl Making {
+    /// Whether something may be made now.
+    pub(super) fn poll_begin(&self, context: &Context<'_>) -> Poll<()> {
+        let left = WORKER.with(|worker| worker.poll_left(&self.0, SHORT, context));
+        left.map(|_| ())
+    }
+}
+
 /// Waits until something that takes so much of a slice may begin.
 pub(super) async fn begin(takes: usize) {
     let place = Rc::default();
@@ -333,6 +346,21 @@ mod tests {
             "{} rounds",
             by_round.len()
         );
+    }
+
+    #[test]
+    fn something_is_made_when_anything_is_left_to_write_it_with() {
+        let runtime = actix_web::rt::System::new();
+        runtime.block_on(async {
+            let making = Making::default();
+            let begins = || poll_fn(|context| making.poll_begin(context));
+            begins().await;
+            take(SLICE);
+            let context = Context::from_waker(Waker::noop());
+            assert_eq!(making.poll_begin(&context), Poll::Pending);
+            begins().await;
+            assert_eq!(WORKER.with(|worker| worker.left.get()), SLICE);
+        });
     }
 
     #[test]

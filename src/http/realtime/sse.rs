@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +16,7 @@ use futures_util::stream::{LocalBoxStream, Stream, unfold};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::super::idle::InUse;
+use super::super::slices::Making;
 use super::access_watch::AccessWatch;
 use super::limits::LiveConnection;
 use super::narrowing::{Narrowing, Verdict};
@@ -84,6 +85,7 @@ pub(crate) struct EventStream {
     heartbeat: Interval,
     looking: Interval,
     connection: Option<InUse>,
+    making: Making,
     over: bool,
     _open: LiveConnection,
 }
@@ -109,6 +111,7 @@ impl EventStream {
             heartbeat: every(heartbeat),
             looking: every(LOOK_EVERY),
             connection,
+            making: Making::default(),
             over: false,
             _open: open,
         }
@@ -144,6 +147,7 @@ impl Stream for EventStream {
         if let Some(place) = this.place.take() {
             return Poll::Ready(Some(Ok(place)));
         }
+        ready!(this.making.poll_begin(context));
         let mut out = BytesMut::new();
         while out.len() < CHUNK {
             match this.events.poll_next_unpin(context) {
@@ -196,10 +200,12 @@ fn write(out: &mut BytesMut, cursor_kind: CursorKind, event: &Event) {
     let start = out.len();
     out.extend_from_slice(&body);
     // Between the tokens of what a caller gave, JSON may break lines; inside a string it can't.
-    for byte in out.iter_mut().skip(start) {
-        if matches!(*byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+    for byte in out.get_mut(start..).unwrap_or_default() {
+        // Written in any case, which is done to many at once.
+        *byte = match *byte {
+            b'\n' | b'\r' => b' ',
+            other => other,
+        };
     }
     out.extend_from_slice(b"\n\n");
 }

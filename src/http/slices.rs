@@ -245,14 +245,15 @@ impl Slices {
     }
 }
 
-/// What a body makes while it goes out: nothing while nothing is left of the slice that it would take. A hundred
-/// streams that begin at once would each make its first piece in the same round, before one is written.
+/// Has a body that is a stream produce its next piece only while anything is left of the present slice to write it
+/// with. A hundred streams that begin at once would each produce their first piece in the same round, before one is
+/// written.
 #[derive(Debug, Default)]
-pub(super) struct Making(Rc<Place>);
+pub(super) struct Backpressure(Rc<Place>);
 
-impl Making {
-    /// Whether something may be made now.
-    pub(super) fn poll_begin(&self, context: &Context<'_>) -> Poll<()> {
+impl Backpressure {
+    /// Ready when the next piece may be produced.
+    pub(super) fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
         let left = WORKER.with(|worker| worker.poll_left(&self.0, SHORT, context));
         left.map(|_| ())
     }
@@ -349,16 +350,16 @@ mod tests {
     }
 
     #[test]
-    fn something_is_made_when_anything_is_left_to_write_it_with() {
+    fn a_piece_is_produced_when_anything_is_left_to_write_it_with() {
         let runtime = actix_web::rt::System::new();
         runtime.block_on(async {
-            let making = Making::default();
-            let begins = || poll_fn(|context| making.poll_begin(context));
-            begins().await;
+            let backpressure = Backpressure::default();
+            let is_ready = || poll_fn(|context| backpressure.poll_ready(context));
+            is_ready().await;
             take(SLICE);
             let context = Context::from_waker(Waker::noop());
-            assert_eq!(making.poll_begin(&context), Poll::Pending);
-            begins().await;
+            assert_eq!(backpressure.poll_ready(&context), Poll::Pending);
+            is_ready().await;
             assert_eq!(WORKER.with(|worker| worker.left.get()), SLICE);
         });
     }

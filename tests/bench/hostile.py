@@ -93,7 +93,7 @@ def kernel_threads_at_once():
 
 
 def kernel_threads():
-    """But those that somebody has given another policy: it stays theirs."""
+    """Those whose policy nobody has changed: the others keep theirs."""
     for comm in Path("/proc").glob("[0-9]*/comm"):
         thread = int(comm.parent.name)
         # A process may have ended meanwhile.

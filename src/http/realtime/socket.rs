@@ -17,7 +17,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 use super::super::app_state::AppState;
 use super::super::idle::InUse;
 use super::super::problem::{Kind, Problem};
-use super::super::slices::Making;
+use super::super::slices::Backpressure;
 use super::frame_bucket::FrameBucket;
 use super::handshake::Handshake;
 use super::json_frames::{self, Frames};
@@ -79,7 +79,7 @@ pub(crate) struct Socket {
     state: State,
     out: Out,
     connection: Option<InUse>,
-    making: Making,
+    backpressure: Backpressure,
     _open: LiveConnection,
 }
 
@@ -107,7 +107,7 @@ impl Socket {
             state: State::Open,
             out: Out(BytesMut::new()),
             connection,
-            making: Making::default(),
+            backpressure: Backpressure::default(),
             _open: open,
         }
     }
@@ -273,7 +273,7 @@ impl Stream for Socket {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        ready!(this.making.poll_begin(context));
+        ready!(this.backpressure.poll_ready(context));
         while this.out.0.len() < CHUNK && this.turn(context) {}
         if !this.out.0.is_empty() {
             let chunk = std::mem::take(&mut this.out.0).freeze();

@@ -16,7 +16,7 @@ use futures_util::stream::{LocalBoxStream, Stream, unfold};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::super::idle::InUse;
-use super::super::slices::Making;
+use super::super::slices::Backpressure;
 use super::access_watch::AccessWatch;
 use super::limits::LiveConnection;
 use super::narrowing::{Narrowing, Verdict};
@@ -85,7 +85,7 @@ pub(crate) struct EventStream {
     heartbeat: Interval,
     looking: Interval,
     connection: Option<InUse>,
-    making: Making,
+    backpressure: Backpressure,
     over: bool,
     _open: LiveConnection,
 }
@@ -111,7 +111,7 @@ impl EventStream {
             heartbeat: every(heartbeat),
             looking: every(LOOK_EVERY),
             connection,
-            making: Making::default(),
+            backpressure: Backpressure::default(),
             over: false,
             _open: open,
         }
@@ -147,7 +147,7 @@ impl Stream for EventStream {
         if let Some(place) = this.place.take() {
             return Poll::Ready(Some(Ok(place)));
         }
-        ready!(this.making.poll_begin(context));
+        ready!(this.backpressure.poll_ready(context));
         let mut out = BytesMut::new();
         while out.len() < CHUNK {
             match this.events.poll_next_unpin(context) {

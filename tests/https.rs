@@ -25,7 +25,8 @@ use crate::support::raw::{Raw, exchange};
 use crate::support::server::encrypted;
 use crate::support::tool::handshake;
 use crate::support::{
-    Account, Authority, Client, EventStream, OPERATOR, Pair, Server, Setup, process, tool, until,
+    Account, Authority, Client, EventStream, OPERATOR, Pair, Server, Setup, http2, process, tool,
+    until,
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -163,14 +164,8 @@ async fn many_requests_of_one_connection_are_answered_and_an_event_stream_beside
 async fn a_file_that_ends_before_it_begins_is_empty_over_http_2_too() {
     let (server, authority, _) = start(Setup::default());
     let key = server.account().await.test_key().to_owned();
-    let mut tls = authority.trusting();
-    tls.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = tokio::net::TcpStream::connect(server.address()).await;
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let shaking = TlsConnector::from(Arc::new(tls));
-    let stream = shaking.connect(name, stream.unwrap()).await.unwrap();
-    let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
-    tokio::spawn(connection);
+    let settings = h2::client::Builder::new();
+    let (mut sender, _) = http2::connect(&server.address(), authority.trusting(), &settings).await;
     for (pieces, status) in [(&[""][..], 400), (&["", "x", ""], 201)] {
         let url = format!("https://{}/v1/attachments", server.address());
         let request = http::Request::post(&url)
@@ -194,18 +189,12 @@ async fn a_client_of_http_2_that_takes_nothing_is_cut_off_and_harms_nobody() {
         .env("COLLOQUY__SERVER__WRITE_TIMEOUT_SECONDS", "0.5")
         .env("COLLOQUY__SERVER__KEEP_ALIVE_SECONDS", "0.5");
     let (server, authority, _) = start(setup);
-    let mut tls = authority.trusting();
-    tls.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = tokio::net::TcpStream::connect(server.address()).await;
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let shaking = TlsConnector::from(Arc::new(tls));
-    let stream = shaking.connect(name, stream.unwrap()).await.unwrap();
     let mut taking_nothing = h2::client::Builder::new();
     taking_nothing
         .initial_window_size(0)
         .initial_max_send_streams(1);
-    let (mut sender, connection) = taking_nothing.handshake::<_, Bytes>(stream).await.unwrap();
-    let connection = tokio::spawn(connection);
+    let (mut sender, connection) =
+        http2::connect(&server.address(), authority.trusting(), &taking_nothing).await;
     let url = format!("https://{}/openapi.json", server.address());
     // More than have room at once: those that have none wait for it.
     let mut answers = Vec::new();

@@ -1,5 +1,6 @@
 //! What is known of the connection by which a request came, whatever the version of HTTP.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -10,6 +11,7 @@ use super::budget::BudgetOwner;
 use super::connections::Admitted;
 use super::idle::InUse;
 use super::pipelining::Turns;
+use super::slices;
 use super::stream::Stream;
 
 /// One connection, for as long as it or one of its requests is there.
@@ -18,6 +20,8 @@ pub(super) struct ConnectionData {
     admitted: Admitted,
     /// In which order the requests of HTTP/1.1 are answered.
     pub(super) turns: Rc<Turns>,
+    /// Whether the turn of the request that begins next has come with what was read.
+    has_turn: Rc<Cell<bool>>,
     client_certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -27,6 +31,7 @@ impl ConnectionData {
         Rc::new(ConnectionData {
             admitted,
             turns: Rc::default(),
+            has_turn: stream.request(),
             client_certificates: stream.client_certificates(),
         })
     }
@@ -43,6 +48,14 @@ impl ConnectionData {
     /// The connection, in use for as long as this lives.
     pub(super) fn in_use(&self) -> InUse {
         self.admitted.idle.in_use()
+    }
+
+    /// A request begins, when its owner has a share of the worker's round for it.
+    pub(super) async fn begin(&self) {
+        if !self.has_turn.take() {
+            slices::begin_further(self.admitted.owner.get()).await;
+        }
+        self.turns.begin();
     }
 
     /// A request that came over it was this owner's.

@@ -105,7 +105,9 @@ pub(super) async fn serve(
     let guard = tracking.in_flight.enter();
     let (request, mut payload) = request.into_parts();
     let connection = ConnectionData::of(&request);
-    connection.iter().for_each(|one| one.turns.begin());
+    if let Some(connection) = &connection {
+        connection.begin().await;
+    }
     let request_id = request_id(request.headers());
     let too_late = guard.too_late;
     let mut context = RequestContext {

@@ -4,8 +4,8 @@
 //! comes right behind them.
 //!
 //! Whose a request is, is known when it has been read. So it is taken for one of whoever the last request over
-//! its connection was known to be from, at first of the connection's address. What comes with it, further
-//! streams of HTTP/2 or pipelined requests, takes nothing of the share.
+//! its connection was known to be from, at first of the connection's address. What was read with it, further
+//! streams of HTTP/2 or pipelined requests, waits for a turn of its own before it begins.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

@@ -20,7 +20,9 @@ const TOKEN_CHARS_MAX: usize = 200;
 /// the request's method.
 pub(super) async fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
     let connection: Option<&Rc<ConnectionData>> = request.conn_data();
-    connection.into_iter().for_each(|one| one.turns.begin());
+    if let Some(connection) = connection {
+        connection.begin().await;
+    }
     if let Some(answer) = challenge(app, request).await {
         let mut response = Response::build(StatusCode::OK);
         response.insert_header((

@@ -138,6 +138,8 @@ pub(super) struct Slices {
     to_write: Rc<Turn>,
     /// Whether what is written next answers a request whose turn it was.
     answers: bool,
+    /// Whether the turn of the request that begins next has come, with what was read.
+    request: Rc<Cell<bool>>,
     place: Rc<Place>,
     /// Bytes that were read since there was nothing to read.
     read: usize,
@@ -151,9 +153,15 @@ impl Slices {
             to_read: Rc::default(),
             to_write: Rc::default(),
             answers: false,
+            request: Rc::default(),
             place: Rc::default(),
             read: 0,
         }
+    }
+
+    /// Set where the turn of the request that begins next has come.
+    pub(super) fn request(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.request)
     }
 
     /// Whether it may read now. `poll_readable` says whether something has come.
@@ -163,7 +171,8 @@ impl Slices {
         poll_readable: impl FnOnce(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()> {
         if self.read == 0 {
-            ready!(self.poll_turn((&self.to_read, REQUEST), context, poll_readable));
+            let turn = (&self.to_read, REQUEST);
+            ready!(poll_turn(self.owner.get(), turn, context, poll_readable));
         }
         if self.read < SHORT {
             return Poll::Ready(());
@@ -177,8 +186,9 @@ impl Slices {
         match bytes {
             Some(bytes) => {
                 if self.read == 0 {
-                    self.take_turn(&self.to_read, REQUEST);
+                    take_turn(self.owner.get(), (&self.to_read, REQUEST));
                     self.answers = true;
+                    self.request.set(true);
                 }
                 self.read = self.read.saturating_add(bytes);
                 if self.read > SHORT {
@@ -200,7 +210,8 @@ impl Slices {
         poll_writable: impl FnOnce(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<usize> {
         if !self.answers {
-            ready!(self.poll_turn((&self.to_write, WRITE), context, poll_writable));
+            let turn = (&self.to_write, WRITE);
+            ready!(poll_turn(self.owner.get(), turn, context, poll_writable));
         }
         if bytes <= SHORT {
             return Poll::Ready(bytes);
@@ -216,32 +227,11 @@ impl Slices {
             return;
         };
         if !mem::take(&mut self.answers) {
-            self.take_turn(&self.to_write, WRITE);
+            take_turn(self.owner.get(), (&self.to_write, WRITE));
         }
         if bytes > SHORT {
             take(written);
         }
-    }
-
-    fn poll_turn(
-        &self,
-        turn: (&Rc<Turn>, usize),
-        context: &mut Context<'_>,
-        poll_ready: impl FnOnce(&mut Context<'_>) -> Poll<()>,
-    ) -> Poll<()> {
-        WORKER.with(|worker| {
-            let mut lanes = worker.lanes.borrow_mut();
-            lanes.poll_turn(self.owner.get(), turn, context, poll_ready)
-        })
-    }
-
-    fn take_turn(&self, turn: &Turn, takes: usize) {
-        WORKER.with(|worker| {
-            let mut lanes = worker.lanes.borrow_mut();
-            if lanes.take(self.owner.get(), (turn, takes)) {
-                worker.have_rounds();
-            }
-        });
     }
 }
 
@@ -264,6 +254,37 @@ pub(super) async fn begin(takes: usize) {
     let place = Rc::default();
     poll_fn(|context| WORKER.with(|worker| worker.poll_left(&place, takes, context))).await;
     take(takes);
+}
+
+/// Waits for the turn of a request of this owner that was not the first of what was read.
+pub(super) async fn begin_further(owner: BudgetOwner) {
+    let turn = Rc::default();
+    let takes = (&turn, REQUEST);
+    poll_fn(|context| poll_turn(owner, takes, context, |_| Poll::Ready(()))).await;
+    take_turn(owner, (&turn, REQUEST));
+}
+
+/// Whether an owner's turn has come; otherwise it waits in the owner's lane as soon as `poll_ready` says that it
+/// could go on.
+fn poll_turn(
+    owner: BudgetOwner,
+    turn: (&Rc<Turn>, usize),
+    context: &mut Context<'_>,
+    poll_ready: impl FnOnce(&mut Context<'_>) -> Poll<()>,
+) -> Poll<()> {
+    WORKER.with(|worker| {
+        let mut lanes = worker.lanes.borrow_mut();
+        lanes.poll_turn(owner, turn, context, poll_ready)
+    })
+}
+
+/// Takes from an owner's share.
+fn take_turn(owner: BudgetOwner, turn: (&Turn, usize)) {
+    WORKER.with(|worker| {
+        if worker.lanes.borrow_mut().take(owner, turn) {
+            worker.have_rounds();
+        }
+    });
 }
 
 /// The server stops: whatever has come to this worker is read at once.

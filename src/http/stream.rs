@@ -83,6 +83,11 @@ impl Stream {
         }
     }
 
+    /// Set where the turn of the request that begins next has come with what was read.
+    pub(super) fn request(&self) -> Rc<Cell<bool>> {
+        self.slices.request()
+    }
+
     /// The certificates that the client has shown, its own first; none where it has shown none.
     pub(super) fn client_certificates(&self) -> Vec<CertificateDer<'static>> {
         match &self.transport {

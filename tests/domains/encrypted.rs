@@ -1,17 +1,12 @@
 //! Domains where the server speaks TLS itself: the host that a request of HTTP/2 names, and where plain
 //! HTTP leads.
 
-use std::sync::Arc;
-
-use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::{SOON, host, prove, set, setup, two_accounts};
 use crate::support::ports::ReservedPort;
 use crate::support::raw::exchange;
-use crate::support::{Authority, Client, Nameserver, Server, Setup};
+use crate::support::{Authority, Client, Nameserver, Server, Setup, http2};
 
 /// A server that speaks TLS, and who vouches for it.
 fn start(setup: Setup) -> (Server, Authority) {
@@ -29,13 +24,8 @@ async fn asked(
     authority: &Authority,
     (named, beside): (&str, Option<&str>),
 ) -> (u16, String) {
-    let mut tls = authority.trusting();
-    tls.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = TcpStream::connect(c.address()).await.unwrap();
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream);
-    let (sender, connection) = h2::client::handshake(stream.await.unwrap()).await.unwrap();
-    let connection = tokio::spawn(connection);
+    let settings = h2::client::Builder::new();
+    let (sender, connection) = http2::connect(c.address(), authority.trusting(), &settings).await;
     let mut request = http::Request::get(format!("https://{named}/v1"))
         .header("authorization", c.credential().unwrap());
     if let Some(beside) = beside {

@@ -149,7 +149,7 @@ async fn when_no_file_can_be_opened_it_goes_on_as_soon_as_one_can() {
 }
 
 /// An account whose rate bounds nothing.
-async fn account_that_asks_much(server: &Server) -> Account {
+pub(super) async fn account_that_asks_much(server: &Server) -> Account {
     let account = server.account().await;
     let limits =
         json!({"plan": "enterprise", "rate_per_minute": 1_000_000, "burst_per_minute": 1_000_000});

@@ -22,6 +22,7 @@ mod searches;
 mod slow_readers;
 mod threads;
 mod timing;
+mod turns;
 mod uploads;
 mod webhooks;
 mod writer;

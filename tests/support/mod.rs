@@ -20,6 +20,7 @@ pub(crate) mod files;
 pub(crate) mod gcs;
 pub(crate) mod git;
 pub(crate) mod heard;
+pub(crate) mod http2;
 pub(crate) mod log;
 pub(crate) mod mongodb;
 pub(crate) mod nameserver;

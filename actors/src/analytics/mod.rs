@@ -135,12 +135,15 @@ impl Analytics {
         } = &*self.shared;
         store.catch_up().await?;
         let last = feed.last();
-        wanted.send_if_modified(|before| {
+        let is_first = wanted.send_if_modified(|before| {
             let further = last > *before;
             *before = last.max(*before);
             further
         });
-        feed.reach();
+        // Once for all who want as much: it wakes whoever follows all accounts.
+        if is_first {
+            feed.reach();
+        }
         let mut counted = counted.subscribe();
         let waiting = async {
             loop {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{Columns, columns, int, only, whole};
-use super::versions;
+use super::{readers, versions};
 use crate::store::{LinkUses, OwnedDocument, StoredComment, StoredDocument};
 use colloquy_model::caller::Tenant;
 use colloquy_model::entity::{Kind, Subject};
@@ -55,6 +55,7 @@ pub(super) fn load(
     };
     let comment = |row: &Row<'_>| {
         let CommentRow { number, body } = CommentRow::read(row)?;
+        readers::note_value(body.len());
         Ok(StoredComment { number, body })
     };
     let comments = connection

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, Row};
 
 use super::codec::{Columns, columns, int};
-use super::identifiers;
+use super::{identifiers, readers};
 use crate::store::{RevisionQuery, StoredPage};
 use colloquy_model::conversation::{MessageView, RevisionView};
 use colloquy_model::page::{Order, Start};
@@ -54,6 +54,7 @@ pub(super) fn page(
     ];
     let shown = |row: &Row<'_>| {
         let row = EarlierText::read(row)?;
+        readers::note_value(row.payload.len());
         let mut text = identifiers::text(row.payload)?;
         if message.now.redacted {
             // What the file still holds of it is nobody's to see.

@@ -1,0 +1,231 @@
+//! Requests of one account that come together: as streams of HTTP/2, pipelined, or with the end of a
+//! handshake. Each waits for its account's turn, however it came.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
+
+use super::connections::account_that_asks_much;
+use crate::support::process::pause;
+use crate::support::server::encrypted;
+use crate::support::{Account, Authority, Server, Setup, http2, until};
+
+/// Streams of each connection, as many as the server allows, and connections with so many.
+const STREAMS: usize = 100;
+const CONNECTIONS: usize = 10;
+/// Pipelined requests, as many as the server reads at once, and connections with so many.
+const PIPELINED: usize = 16;
+const PIPELINES: usize = 63;
+/// Connections whose first request comes with the end of the handshake: several rounds' share.
+const HANDSHAKES: usize = 100;
+const TRIES: usize = 5;
+/// The longest that what happens in seconds may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A server whose log tells in which order requests were answered: those of one worker, for another one would
+/// go on by itself.
+fn logging() -> Setup {
+    Setup::default()
+        .env("COLLOQUY__SERVER__WORKERS", "1")
+        .env("COLLOQUY__LOG__REQUESTS", "true")
+}
+
+fn over_tls(setup: Setup) -> Server {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    setup.encrypted(&authority, &pair).start()
+}
+
+/// The names of one try's requests: of many that come together, and of another account's that comes behind
+/// them.
+fn names(number: usize) -> (String, String) {
+    (format!("many-{number}-"), format!("behind-{number}-"))
+}
+
+/// How many of one try's requests were answered before the one behind them; none while not all are logged.
+fn before_the_last(log: &str, number: usize, many: usize) -> Option<usize> {
+    let (together, behind) = names(number);
+    let answered = log.lines().filter(|line| line.contains("answered"));
+    let of_try = answered.filter(|line| line.contains(&together) || line.contains(&behind));
+    let of_try: Vec<&str> = of_try.collect();
+    let before = of_try.iter().position(|line| line.contains(&behind))?;
+    (of_try.len() == many + 1).then_some(before)
+}
+
+/// Requests that came before another account's are not answered before it because they came together.
+async fn are_not_all_answered_before(server: &Server, many: usize) {
+    let before = until("all are logged", SOON, async || {
+        let log = server.log();
+        let before = (0..TRIES).map(|number| before_the_last(&log, number, many));
+        before.collect::<Option<Vec<usize>>>()
+    });
+    let mut before = before.await;
+    eprintln!("hostile: of {many} requests that came together, answered before: {before:?}");
+    before.sort_unstable();
+    assert!(before[TRIES / 2] < many / 16, "{before:?}");
+}
+
+/// Asks for a list without length over a connection of HTTP/2, under this name.
+fn ask_for_none(
+    connection: &mut SendRequest<Bytes>,
+    account: &Account,
+    name: &str,
+) -> ResponseFuture {
+    let url = format!(
+        "https://{}/v1/conversations?limit=0",
+        account.anonymous().address()
+    );
+    let request = http::Request::get(url)
+        .header("authorization", format!("Bearer {}", account.test_key()))
+        .header("x-request-id", name);
+    let (answer, _) = connection
+        .send_request(request.body(()).unwrap(), true)
+        .unwrap();
+    answer
+}
+
+/// Reads an answer to its end, which ends its stream.
+async fn is_refused(answer: ResponseFuture) {
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status(), 400);
+    let mut body = answer.into_body();
+    while let Some(piece) = body.data().await {
+        let piece = piece.unwrap().len();
+        body.flow_control().release_capacity(piece).unwrap();
+    }
+}
+
+/// On one thread, so that what is sent has been written when this has given way.
+#[tokio::test]
+async fn a_request_waits_for_no_thousand_streams_of_another_account() {
+    let server = over_tls(logging());
+    let accounts = [
+        account_that_asks_much(&server).await,
+        account_that_asks_much(&server).await,
+    ];
+    let [account, other] = &accounts;
+    let mut connections = Vec::new();
+    for _ in 0..=CONNECTIONS {
+        let connected = http2::connect(&server.address(), server.tls(), &Builder::new()).await;
+        connections.push(connected.0);
+    }
+    let (behind, together) = connections.split_last_mut().unwrap();
+    // From now on it is known whose they are.
+    is_refused(ask_for_none(behind, other, "known")).await;
+    for one in together.iter_mut() {
+        is_refused(ask_for_none(one, account, "known")).await;
+    }
+    for number in 0..TRIES {
+        let (many, last) = names(number);
+        // All have come before it reads the first.
+        let paused = pause(server.pid());
+        let mut answers = Vec::new();
+        for one in together.iter_mut() {
+            answers.extend((0..STREAMS).map(|_| ask_for_none(one, account, &many)));
+            yield_now().await;
+        }
+        answers.push(ask_for_none(behind, other, &last));
+        yield_now().await;
+        drop(paused);
+        join_all(answers.into_iter().map(is_refused)).await;
+    }
+    are_not_all_answered_before(&server, STREAMS * CONNECTIONS).await;
+}
+
+/// So many pipelined requests for lists without length, under this name.
+fn pipelined(account: &Account, count: usize, name: &str) -> String {
+    let key = account.test_key();
+    let request = format!(
+        "GET /v1/conversations?limit=0 HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nX-Request-Id: {name}\r\n\r\n"
+    );
+    request.repeat(count)
+}
+
+/// Reads so many answers.
+async fn are_refused(connection: &mut TcpStream, count: usize) {
+    let (mut answers, mut heads) = (Vec::new(), 0);
+    while heads < count {
+        assert!(connection.read_buf(&mut answers).await.unwrap() > 0);
+        heads = String::from_utf8_lossy(&answers)
+            .matches("HTTP/1.1 400")
+            .count();
+    }
+}
+
+#[tokio::test]
+async fn a_request_waits_for_no_thousand_pipelined_ones_of_another_account() {
+    let server = logging().start();
+    let accounts = [
+        account_that_asks_much(&server).await,
+        account_that_asks_much(&server).await,
+    ];
+    let [account, other] = &accounts;
+    let mut connections = Vec::new();
+    for number in 0..=PIPELINES {
+        let account = if number < PIPELINES { account } else { other };
+        let mut connection = TcpStream::connect(server.address()).await.unwrap();
+        // From now on it is known whose it is.
+        let request = pipelined(account, 1, "known");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        are_refused(&mut connection, 1).await;
+        connections.push(connection);
+    }
+    for number in 0..TRIES {
+        let (many, last) = names(number);
+        let (behind, together) = connections.split_last_mut().unwrap();
+        // All have come before it reads the first.
+        let paused = pause(server.pid());
+        let requests = pipelined(account, PIPELINED, &many);
+        for one in together.iter_mut() {
+            one.write_all(requests.as_bytes()).await.unwrap();
+        }
+        let request = pipelined(other, 1, &last);
+        behind.write_all(request.as_bytes()).await.unwrap();
+        drop(paused);
+        are_refused(behind, 1).await;
+        join_all(together.iter_mut().map(|one| are_refused(one, PIPELINED))).await;
+    }
+    are_not_all_answered_before(&server, PIPELINED * PIPELINES).await;
+}
+
+/// What has been decrypted along with the handshake's end is not in the socket any more: nothing that comes
+/// later would tell of it.
+#[tokio::test]
+async fn requests_that_come_with_the_end_of_the_handshake_are_all_answered() {
+    let server = over_tls(Setup::default());
+    let greeted = (0..HANDSHAKES).map(|_| {
+        let stream = std::net::TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let mut stream = encrypted(stream, &server.tls());
+        let (connection, socket) = (&mut stream.conn, &mut stream.sock);
+        connection.write_tls(socket).unwrap();
+        while connection.is_handshaking() {
+            connection.read_tls(socket).unwrap();
+            connection.process_new_packets().unwrap();
+        }
+        connection
+            .writer()
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
+            .unwrap();
+        stream
+    });
+    let mut greeted: Vec<_> = greeted.collect();
+    let paused = pause(server.pid());
+    for stream in &mut greeted {
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(&mut stream.sock).unwrap();
+        }
+    }
+    drop(paused);
+    for stream in &mut greeted {
+        let mut answer = [0; 1_024];
+        let count = stream.read(&mut answer).unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 200"));
+    }
+}

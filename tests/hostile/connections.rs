@@ -50,7 +50,7 @@ fn open_many_files() {
 }
 
 /// A connection from the n-th address of this machine.
-async fn from(n: usize, server: &Server) -> Option<TcpStream> {
+pub(super) async fn from(n: usize, server: &Server) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket
         .bind(format!("127.0.0.{}:0", n + 2).parse().unwrap())

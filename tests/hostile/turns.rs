@@ -1,5 +1,5 @@
-//! Requests of one account that come together: as streams of HTTP/2, pipelined, or with the end of a
-//! handshake. Each waits for its account's turn, however it came.
+//! Requests of one account or address that come together: as streams of HTTP/2, pipelined, or with the end of a
+//! handshake. Each waits for its turn, however it came.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use super::connections::account_that_asks_much;
+use super::connections::{account_that_asks_much, from};
 use crate::support::process::pause;
 use crate::support::server::encrypted;
 use crate::support::{Account, Authority, Server, Setup, http2, until};
@@ -138,58 +138,44 @@ async fn a_request_waits_for_no_thousand_streams_of_another_account() {
     are_not_all_answered_before(&server, STREAMS * CONNECTIONS).await;
 }
 
-/// So many pipelined requests for lists without length, under this name.
-fn pipelined(account: &Account, count: usize, name: &str) -> String {
-    let key = account.test_key();
-    let request = format!(
-        "GET /v1/conversations?limit=0 HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nX-Request-Id: {name}\r\n\r\n"
-    );
-    request.repeat(count)
+/// So many pipelined requests for something that does not exist, under this name: they are answered as soon as
+/// they begin.
+fn pipelined(count: usize, name: &str) -> String {
+    format!("GET /nothing HTTP/1.1\r\nHost: test\r\nX-Request-Id: {name}\r\n\r\n").repeat(count)
 }
 
 /// Reads so many answers.
-async fn are_refused(connection: &mut TcpStream, count: usize) {
+async fn are_not_found(connection: &mut TcpStream, count: usize) {
     let (mut answers, mut heads) = (Vec::new(), 0);
     while heads < count {
         assert!(connection.read_buf(&mut answers).await.unwrap() > 0);
         heads = String::from_utf8_lossy(&answers)
-            .matches("HTTP/1.1 400")
+            .matches("HTTP/1.1 404")
             .count();
     }
 }
 
 #[tokio::test]
-async fn a_request_waits_for_no_thousand_pipelined_ones_of_another_account() {
+async fn a_request_waits_for_no_thousand_pipelined_ones_of_another_address() {
     let server = logging().start();
-    let accounts = [
-        account_that_asks_much(&server).await,
-        account_that_asks_much(&server).await,
-    ];
-    let [account, other] = &accounts;
-    let mut connections = Vec::new();
-    for number in 0..=PIPELINES {
-        let account = if number < PIPELINES { account } else { other };
-        let mut connection = TcpStream::connect(server.address()).await.unwrap();
-        // From now on it is known whose it is.
-        let request = pipelined(account, 1, "known");
-        connection.write_all(request.as_bytes()).await.unwrap();
-        are_refused(&mut connection, 1).await;
-        connections.push(connection);
+    let mut together = Vec::new();
+    for _ in 0..PIPELINES {
+        together.push(from(0, &server).await.unwrap());
     }
+    let mut behind = from(1, &server).await.unwrap();
     for number in 0..TRIES {
         let (many, last) = names(number);
-        let (behind, together) = connections.split_last_mut().unwrap();
         // All have come before it reads the first.
         let paused = pause(server.pid());
-        let requests = pipelined(account, PIPELINED, &many);
-        for one in together.iter_mut() {
+        let requests = pipelined(PIPELINED, &many);
+        for one in &mut together {
             one.write_all(requests.as_bytes()).await.unwrap();
         }
-        let request = pipelined(other, 1, &last);
+        let request = pipelined(1, &last);
         behind.write_all(request.as_bytes()).await.unwrap();
         drop(paused);
-        are_refused(behind, 1).await;
-        join_all(together.iter_mut().map(|one| are_refused(one, PIPELINED))).await;
+        are_not_found(&mut behind, 1).await;
+        join_all(together.iter_mut().map(|one| are_not_found(one, PIPELINED))).await;
     }
     are_not_all_answered_before(&server, PIPELINED * PIPELINES).await;
 }

@@ -1,6 +1,5 @@
 //! What is known of the connection by which a request came, whatever the version of HTTP.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -11,7 +10,7 @@ use super::budget::BudgetOwner;
 use super::connections::Admitted;
 use super::idle::InUse;
 use super::pipelining::Turns;
-use super::slices;
+use super::slices::Requests;
 use super::stream::Stream;
 
 /// One connection, for as long as it or one of its requests is there.
@@ -20,8 +19,7 @@ pub(super) struct ConnectionData {
     admitted: Admitted,
     /// In which order the requests of HTTP/1.1 are answered.
     pub(super) turns: Rc<Turns>,
-    /// Whether the turn of the request that begins next has come with what was read.
-    has_turn: Rc<Cell<bool>>,
+    requests: Rc<Requests>,
     client_certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -31,7 +29,7 @@ impl ConnectionData {
         Rc::new(ConnectionData {
             admitted,
             turns: Rc::default(),
-            has_turn: stream.request(),
+            requests: stream.requests(),
             client_certificates: stream.client_certificates(),
         })
     }
@@ -50,12 +48,13 @@ impl ConnectionData {
         self.admitted.idle.in_use()
     }
 
-    /// A request begins, when its owner has a share of the worker's round for it.
-    pub(super) async fn begin(&self) {
-        if !self.has_turn.take() {
-            slices::begin_further(self.admitted.owner.get()).await;
-        }
+    /// A request that has come begins, at its turn; `owner` says whose it is where others' come over the same
+    /// connection. The connection is in use for as long as the result lives.
+    pub(super) async fn begin(&self, owner: impl FnOnce() -> Option<BudgetOwner>) -> InUse {
+        let in_use = self.in_use();
+        self.requests.begin(owner).await;
         self.turns.begin();
+        in_use
     }
 
     /// A request that came over it was this owner's.

@@ -105,9 +105,7 @@ pub(super) async fn serve(
     let guard = tracking.in_flight.enter();
     let (request, mut payload) = request.into_parts();
     let connection = ConnectionData::of(&request);
-    if let Some(connection) = &connection {
-        connection.begin().await;
-    }
+    let in_use = begin(&app, &request, connection.as_deref()).await;
     let request_id = request_id(request.headers());
     let too_late = guard.too_late;
     let mut context = RequestContext {
@@ -115,7 +113,7 @@ pub(super) async fn serve(
         app,
         request: request.clone(),
         request_id,
-        connection: connection.as_deref().map(ConnectionData::in_use),
+        connection: in_use,
         rate_limit: None,
         owner: None,
         large_answer: None,
@@ -158,6 +156,17 @@ pub(super) async fn serve(
     }
     drop(context);
     Ok(ServiceResponse::new(request, response))
+}
+
+/// Waits for a request's turn; its connection is in use for as long as the result lives.
+async fn begin(
+    app: &AppState,
+    request: &HttpRequest,
+    connection: Option<&ConnectionData>,
+) -> Option<InUse> {
+    let connection = connection?;
+    let client = || forwarded::behind_proxy(&app.proxies, request);
+    Some(connection.begin(|| client().map(BudgetOwner::at)).await)
 }
 
 /// A panic becomes an answer like any other; its words go to the log, once.

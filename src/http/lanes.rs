@@ -5,7 +5,8 @@
 //!
 //! Whose a request is, is known when it has been read. So it is taken for one of whoever the last request over
 //! its connection was known to be from, at first of the connection's address. What was read with it, further
-//! streams of HTTP/2 or pipelined requests, waits for a turn of its own before it begins.
+//! streams of HTTP/2 or pipelined requests, waits for a turn of its own before it begins; behind a proxy, whose
+//! connections carry many clients' requests, among those from its client's address.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -24,18 +25,18 @@ const SHARE: usize = 32;
 /// Lanes that are kept though nobody waits in them; beyond so many a round is begun, which drops them.
 const LANES: usize = 64;
 
-/// One connection's place in the lane of its owner, to read or to write.
+/// The place in its owner's lane of a connection that is to be read or written, or of a request that is to begin.
 pub(super) type Turn = RefCell<TurnState>;
 
-/// What a connection waits for before it reads or writes.
+/// What is waited for there.
 #[derive(Debug, Default)]
 pub(super) enum TurnState {
-    /// It waits for no turn.
+    /// No turn.
     #[default]
     None,
-    /// Its turn, at which this is woken.
+    /// The turn, at which this is woken.
     Waiting(Waker),
-    /// Its turn has come, and is counted.
+    /// Nothing more: the turn has come, and is counted.
     Come,
 }
 
@@ -43,22 +44,22 @@ pub(super) enum TurnState {
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: HashMap<BudgetOwner, Lane>,
-    /// The server stops, and no connection waits for a turn any more.
+    /// The server stops, and nothing waits for a turn any more.
     are_ended: bool,
 }
 
-/// The connections of one owner.
+/// The turns of one owner.
 #[derive(Debug, Default)]
 struct Lane {
-    /// What they have taken of this round's share.
+    /// What was taken of this round's share.
     taken: usize,
     /// Those that wait for a later round, and what each takes.
     waiting: VecDeque<(Rc<Turn>, usize)>,
 }
 
 impl Lanes {
-    /// Whether an owner's connection may take so much of its owner's share now; if not, it waits for its turn
-    /// as soon as its socket is ready.
+    /// Whether so much of an owner's share may be taken now; if not, it waits for its turn as soon as it is ready
+    /// to take it.
     pub(super) fn poll_turn(
         &mut self,
         owner: BudgetOwner,
@@ -113,6 +114,10 @@ impl Lanes {
             while lane.taken < SHARE
                 && let Some((turn, takes)) = lane.waiting.pop_front()
             {
+                // Nobody waits there any more whose connection has ended.
+                if Rc::strong_count(&turn) == 1 {
+                    continue;
+                }
                 lane.taken += takes;
                 let waited = mem::replace(&mut *turn.borrow_mut(), TurnState::Come);
                 if let TurnState::Waiting(waker) = waited {
@@ -167,6 +172,19 @@ mod tests {
         assert!(!waiting.is_empty());
         lanes.end();
         assert!(waiting.iter().all(|turn| begins(&mut lanes, 1, turn)));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_takes_nothing() {
+        let mut lanes = Lanes::default();
+        while begins(&mut lanes, 1, &Rc::default()) {}
+        for _ in 0..SHARE {
+            assert!(!begins(&mut lanes, 1, &Rc::default()));
+        }
+        let turn = Rc::default();
+        assert!(!begins(&mut lanes, 1, &turn));
+        lanes.next_round();
+        assert!(begins(&mut lanes, 1, &turn));
     }
 
     #[test]

@@ -21,7 +21,7 @@ const TOKEN_CHARS_MAX: usize = 200;
 pub(super) async fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
     let connection: Option<&Rc<ConnectionData>> = request.conn_data();
     if let Some(connection) = connection {
-        connection.begin().await;
+        drop(connection.begin(|| None).await);
     }
     if let Some(answer) = challenge(app, request).await {
         let mut response = Response::build(StatusCode::OK);

@@ -12,7 +12,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::mem;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -127,19 +126,41 @@ async fn go_round() {
     }
 }
 
+/// The requests of one connection, each of which begins at its turn.
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// Whose share they and their answers take from.
+    owner: Rc<Cell<BudgetOwner>>,
+    /// Whether the turn of the one that begins next has come, with what was read.
+    has_turn: Cell<bool>,
+    /// Whether what is written next answers one whose turn it was.
+    answers: Cell<bool>,
+}
+
+impl Requests {
+    /// Waits for the turn of the next one. That of the first one of what was read has come with the reading; a
+    /// further one is taken for one of `owner`, or else of whoever the connection is known to be from.
+    pub(super) async fn begin(&self, owner: impl FnOnce() -> Option<BudgetOwner>) {
+        if self.has_turn.take() {
+            return;
+        }
+        let owner = owner().unwrap_or(self.owner.get());
+        let turn = Rc::default();
+        let takes = (&turn, REQUEST);
+        poll_fn(|context| poll_turn(owner, takes, context, |_| Poll::Ready(()))).await;
+        take_turn(owner, (&turn, REQUEST));
+        self.answers.set(true);
+    }
+}
+
 /// What one connection reads and writes.
 #[derive(Debug)]
 pub(super) struct Slices {
-    /// Whose share its requests and answers take from.
-    owner: Rc<Cell<BudgetOwner>>,
+    requests: Rc<Requests>,
     /// Its place in that owner's lane to read …
     to_read: Rc<Turn>,
     /// … and to write.
     to_write: Rc<Turn>,
-    /// Whether what is written next answers a request whose turn it was.
-    answers: bool,
-    /// Whether the turn of the request that begins next has come, with what was read.
-    request: Rc<Cell<bool>>,
     place: Rc<Place>,
     /// Bytes that were read since there was nothing to read.
     read: usize,
@@ -148,20 +169,23 @@ pub(super) struct Slices {
 impl Slices {
     /// Those of a connection whose requests are this owner's.
     pub(super) fn of(owner: Rc<Cell<BudgetOwner>>) -> Self {
-        Slices {
+        let requests = Requests {
             owner,
+            has_turn: Cell::default(),
+            answers: Cell::default(),
+        };
+        Slices {
+            requests: Rc::new(requests),
             to_read: Rc::default(),
             to_write: Rc::default(),
-            answers: false,
-            request: Rc::default(),
             place: Rc::default(),
             read: 0,
         }
     }
 
-    /// Set where the turn of the request that begins next has come.
-    pub(super) fn request(&self) -> Rc<Cell<bool>> {
-        Rc::clone(&self.request)
+    /// Its requests.
+    pub(super) fn requests(&self) -> Rc<Requests> {
+        Rc::clone(&self.requests)
     }
 
     /// Whether it may read now. `poll_readable` says whether something has come.
@@ -172,7 +196,12 @@ impl Slices {
     ) -> Poll<()> {
         if self.read == 0 {
             let turn = (&self.to_read, REQUEST);
-            ready!(poll_turn(self.owner.get(), turn, context, poll_readable));
+            ready!(poll_turn(
+                self.requests.owner.get(),
+                turn,
+                context,
+                poll_readable
+            ));
         }
         if self.read < SHORT {
             return Poll::Ready(());
@@ -186,9 +215,9 @@ impl Slices {
         match bytes {
             Some(bytes) => {
                 if self.read == 0 {
-                    take_turn(self.owner.get(), (&self.to_read, REQUEST));
-                    self.answers = true;
-                    self.request.set(true);
+                    take_turn(self.requests.owner.get(), (&self.to_read, REQUEST));
+                    self.requests.answers.set(true);
+                    self.requests.has_turn.set(true);
                 }
                 self.read = self.read.saturating_add(bytes);
                 if self.read > SHORT {
@@ -209,9 +238,14 @@ impl Slices {
         context: &mut Context<'_>,
         poll_writable: impl FnOnce(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<usize> {
-        if !self.answers {
+        if !self.requests.answers.get() {
             let turn = (&self.to_write, WRITE);
-            ready!(poll_turn(self.owner.get(), turn, context, poll_writable));
+            ready!(poll_turn(
+                self.requests.owner.get(),
+                turn,
+                context,
+                poll_writable
+            ));
         }
         if bytes <= SHORT {
             return Poll::Ready(bytes);
@@ -226,8 +260,8 @@ impl Slices {
             self.to_write.take();
             return;
         };
-        if !mem::take(&mut self.answers) {
-            take_turn(self.owner.get(), (&self.to_write, WRITE));
+        if !self.requests.answers.take() {
+            take_turn(self.requests.owner.get(), (&self.to_write, WRITE));
         }
         if bytes > SHORT {
             take(written);
@@ -254,14 +288,6 @@ pub(super) async fn begin(takes: usize) {
     let place = Rc::default();
     poll_fn(|context| WORKER.with(|worker| worker.poll_left(&place, takes, context))).await;
     take(takes);
-}
-
-/// Waits for the turn of a request of this owner that was not the first of what was read.
-pub(super) async fn begin_further(owner: BudgetOwner) {
-    let turn = Rc::default();
-    let takes = (&turn, REQUEST);
-    poll_fn(|context| poll_turn(owner, takes, context, |_| Poll::Ready(()))).await;
-    take_turn(owner, (&turn, REQUEST));
 }
 
 /// Whether an owner's turn has come; otherwise it waits in the owner's lane as soon as `poll_ready` says that it

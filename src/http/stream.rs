@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
 use super::budget::BudgetOwner;
-use super::slices::Slices;
+use super::slices::{Requests, Slices};
 use crate::tls::HTTP_2;
 
 /// What is read and written, in slices where it is long.
@@ -83,9 +83,9 @@ impl Stream {
         }
     }
 
-    /// Set where the turn of the request that begins next has come with what was read.
-    pub(super) fn request(&self) -> Rc<Cell<bool>> {
-        self.slices.request()
+    /// The requests that come over it.
+    pub(super) fn requests(&self) -> Rc<Requests> {
+        self.slices.requests()
     }
 
     /// The certificates that the client has shown, its own first; none where it has shown none.

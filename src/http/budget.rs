@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use colloquy_actors::accounts::Principal;
 use parking_lot::Mutex;
 
 /// An account may hold one part in so many.
@@ -25,6 +26,11 @@ pub(crate) enum BudgetOwner {
 }
 
 impl BudgetOwner {
+    /// The account of whoever has come with a credential.
+    pub(crate) fn of(principal: &Principal) -> Self {
+        BudgetOwner::Account(principal.account.view.account_id.bits())
+    }
+
     /// Whoever calls from this address without a credential.
     pub(crate) fn at(address: IpAddr) -> Self {
         match address.to_canonical() {

@@ -692,9 +692,9 @@ fn for_visitors(request: &HttpRequest, problem: Problem) -> Problem {
 fn owner(auth: AuthRequirement, credential: &Credential, address: IpAddr) -> Option<BudgetOwner> {
     match (auth, credential) {
         (AuthRequirement::Public, _) => None,
-        (_, Credential::Key(principal) | Credential::Ticket(principal, _)) => Some(
-            BudgetOwner::Account(principal.account.view.account_id.bits()),
-        ),
+        (_, Credential::Key(principal) | Credential::Ticket(principal, _)) => {
+            Some(BudgetOwner::of(principal))
+        }
         (_, Credential::Operator) => Some(BudgetOwner::Operator),
         (_, Credential::None) => Some(BudgetOwner::at(address)),
     }

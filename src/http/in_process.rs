@@ -249,7 +249,7 @@ impl InProcess {
     /// Who pays for the memory that answers hold.
     pub(crate) fn owner(&self) -> BudgetOwner {
         match &self.principal {
-            Some(principal) => BudgetOwner::Account(principal.account.view.account_id.bits()),
+            Some(principal) => BudgetOwner::of(principal),
             None => BudgetOwner::Operator,
         }
     }

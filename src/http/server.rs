@@ -227,19 +227,19 @@ impl Reception {
     }
 
     /// Lets a connection in, and shakes hands with it where it is to be encrypted: within the time in
-    /// which its first head must have come, and counted from its first byte.
+    /// which its first head must have come, and counted from its first byte. What is computed for a handshake
+    /// waits for its turn when the client's part has come.
     async fn admit(&self, stream: TcpStream) -> Option<(Stream, Admitted)> {
         let admitted = self.connections.admit(&stream)?;
         // It is slower without.
         let _ = stream.set_nodelay(true);
+        let owner = admitted.owner.get();
+        slices::begin(owner, slices::BEGINNING).await;
         let stream = match &self.tls {
-            None => {
-                slices::begin(slices::BEGINNING).await;
-                Stream::plain(stream, Rc::clone(&admitted.owner))
-            }
+            None => Stream::plain(stream, Rc::clone(&admitted.owner)),
             Some(tls) => {
-                slices::begin(slices::HANDSHAKE).await;
-                let encrypted = timeout(self.limits.head, tls.accept(stream)).await;
+                let shaken = tls.accept(stream, slices::begin(owner, slices::HANDSHAKE));
+                let encrypted = timeout(self.limits.head, shaken).await;
                 Stream::encrypted(encrypted.ok()??, Rc::clone(&admitted.owner))
             }
         };

@@ -3,17 +3,20 @@
 //! its connections, and looks whether something new has come only after up to 61 of them (tokio's
 //! `LocalSet`): with 16 that bring large bodies, each 128 KiB at a time, a short request of another
 //! waited for all of that. So in each round all of a worker's connections together read and write one
-//! slice of what is long, and those for which nothing is left of it take turns.
+//! slice of what is long, and those for which nothing is left of it take turns: accounts do, and each account's
+//! connections among themselves (of nobody who is known, those of an address).
 //!
 //! It earns its lines: beside 64 documents of 8 MiB (`tests/hostile/uploads.rs`, two cores, release) a
 //! worker had rounds of 10 to 33 ms of CPU; with slices and without huge pages the longest, but for one of
 //! 6 ms, took less than 1 ms.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use colloquy_runtime::fair_queue::{FairQueue, QueueBounds, Queued};
 
 use super::budget::BudgetOwner;
 use super::lanes::{Lanes, REQUEST, Turn, WRITE};
@@ -36,14 +39,25 @@ thread_local! {
 struct Worker {
     /// Bytes that are left of the present one.
     left: Cell<usize>,
-    waiting: RefCell<VecDeque<Waiting>>,
+    waiting: RefCell<FairQueue<BudgetOwner, Waiting>>,
     lanes: RefCell<Lanes>,
     /// Whether [`go_round`] runs.
     rounds: Cell<bool>,
 }
 
-/// The place of a connection among those that wait: who is to be woken, while it waits.
-type Place = RefCell<Option<Waker>>;
+/// The place of a connection among those that wait.
+type Place = RefCell<PlaceState>;
+
+#[derive(Debug, Default)]
+enum PlaceState {
+    /// It does not wait.
+    #[default]
+    None,
+    /// It waits, and this is woken at its turn.
+    Waiting(Waker),
+    /// Its turn has come, and so much of the slice is kept for it.
+    Come(usize),
+}
 
 /// One that waits, and how much of a slice it can do with.
 struct Waiting {
@@ -51,11 +65,30 @@ struct Waiting {
     wants: usize,
 }
 
+impl Queued for Waiting {
+    fn is_abandoned(&self) -> bool {
+        Rc::strong_count(&self.place) == 1
+    }
+
+    fn refuse(self) {
+        // It asks again, if it is still there.
+        if let PlaceState::Waiting(waker) = self.place.take() {
+            waker.wake();
+        }
+    }
+}
+
 impl Default for Worker {
     fn default() -> Self {
+        // As many wait as there are connections, and as long as it takes.
+        let bounds = QueueBounds {
+            each: usize::MAX,
+            all: usize::MAX,
+            wait: Duration::MAX,
+        };
         Worker {
             left: Cell::new(SLICE),
-            waiting: RefCell::default(),
+            waiting: RefCell::new(FairQueue::new(bounds)),
             lanes: RefCell::default(),
             rounds: Cell::new(false),
         }
@@ -63,19 +96,29 @@ impl Default for Worker {
 }
 
 impl Worker {
-    /// How many bytes are left of the present slice; where there are none, the caller is woken when a later
-    /// one begins, and has to ask again.
-    fn poll_left(&self, place: &Rc<Place>, wants: usize, context: &Context<'_>) -> Poll<usize> {
-        let left = self.left.get();
-        if left > 0 {
-            return Poll::Ready(left);
+    /// How many bytes are left of the present slice; where there are none, or others wait, the caller is woken
+    /// at its turn in a later one, and has to ask again.
+    fn poll_left(
+        &self,
+        owner: BudgetOwner,
+        (place, wants): (&Rc<Place>, usize),
+        context: &Context<'_>,
+    ) -> Poll<usize> {
+        let state = place.take();
+        if let PlaceState::Come(kept) = state {
+            self.left.set(SLICE.min(self.left.get() + kept));
+            return Poll::Ready(self.left.get());
         }
-        let waits = place.replace(Some(context.waker().clone())).is_some();
+        let waits = matches!(state, PlaceState::Waiting(_));
+        // Who comes now is not served before those who wait.
+        if !waits && self.left.get() > 0 && self.waiting.borrow().is_empty() {
+            return Poll::Ready(self.left.get());
+        }
+        place.replace(PlaceState::Waiting(context.waker().clone()));
         if !waits {
             let place = Rc::clone(place);
-            self.waiting
-                .borrow_mut()
-                .push_back(Waiting { place, wants });
+            let waiting = Waiting { place, wants };
+            self.waiting.borrow_mut().push(owner, waiting);
         }
         self.have_rounds();
         Poll::Pending
@@ -97,16 +140,19 @@ impl Worker {
 
     /// Begins the next slice; whether anybody has waited for it. As many are woken as it suffices for.
     fn next_slice(&self) -> bool {
-        self.left.set(SLICE);
-        let mut wanted = 0;
-        while wanted < SLICE {
-            let Some(next) = self.waiting.borrow_mut().pop_front() else {
+        let mut left = SLICE;
+        while left > 0 {
+            let Some((_, next)) = self.waiting.borrow_mut().pop(|_| true) else {
                 break;
             };
-            wanted += next.wants;
-            next.place.take().into_iter().for_each(Waker::wake);
+            let kept = next.wants.min(left);
+            left -= kept;
+            if let PlaceState::Waiting(waker) = next.place.replace(PlaceState::Come(kept)) {
+                waker.wake();
+            }
         }
-        wanted > 0
+        self.left.set(left);
+        left < SLICE
     }
 }
 
@@ -206,8 +252,7 @@ impl Slices {
         if self.read < SHORT {
             return Poll::Ready(());
         }
-        let left = WORKER.with(|worker| worker.poll_left(&self.place, SLICE, context));
-        left.map(|_| ())
+        self.poll_left(context).map(|_| ())
     }
 
     /// Notes what was read: so many bytes, or that there was nothing.
@@ -250,8 +295,13 @@ impl Slices {
         if bytes <= SHORT {
             return Poll::Ready(bytes);
         }
-        let left = WORKER.with(|worker| worker.poll_left(&self.place, SLICE, context));
-        left.map(|left| left.min(bytes))
+        self.poll_left(context).map(|left| left.min(bytes))
+    }
+
+    /// How much is left of the present slice for what is long.
+    fn poll_left(&self, context: &Context<'_>) -> Poll<usize> {
+        let owner = self.requests.owner.get();
+        WORKER.with(|worker| worker.poll_left(owner, (&self.place, SLICE), context))
     }
 
     /// Notes that so many of these bytes were written, or that none could be.
@@ -272,21 +322,34 @@ impl Slices {
 /// Has a body that is a stream produce its next piece only while anything is left of the present slice to write it
 /// with. A hundred streams that begin at once would each produce their first piece in the same round, before one is
 /// written.
-#[derive(Debug, Default)]
-pub(super) struct Backpressure(Rc<Place>);
+#[derive(Debug)]
+pub(super) struct Backpressure {
+    owner: BudgetOwner,
+    place: Rc<Place>,
+}
 
 impl Backpressure {
+    /// That of a stream of this owner's.
+    pub(super) fn of(owner: BudgetOwner) -> Self {
+        Backpressure {
+            owner,
+            place: Rc::default(),
+        }
+    }
+
     /// Ready when the next piece may be produced.
     pub(super) fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
-        let left = WORKER.with(|worker| worker.poll_left(&self.0, SHORT, context));
+        let place = (&self.place, SHORT);
+        let left = WORKER.with(|worker| worker.poll_left(self.owner, place, context));
         left.map(|_| ())
     }
 }
 
-/// Waits until something that takes so much of a slice may begin.
-pub(super) async fn begin(takes: usize) {
+/// Waits until something that takes so much of a slice may begin for this owner.
+pub(super) async fn begin(owner: BudgetOwner, takes: usize) {
     let place = Rc::default();
-    poll_fn(|context| WORKER.with(|worker| worker.poll_left(&place, takes, context))).await;
+    let place = (&place, takes);
+    poll_fn(|context| WORKER.with(|worker| worker.poll_left(owner, place, context))).await;
     take(takes);
 }
 
@@ -352,7 +415,7 @@ mod tests {
                     bytes
                 }
                 Some(takes) => {
-                    begin(takes).await;
+                    begin(BudgetOwner::Operator, takes).await;
                     takes
                 }
             };
@@ -400,7 +463,7 @@ mod tests {
     fn a_piece_is_produced_when_anything_is_left_to_write_it_with() {
         let runtime = actix_web::rt::System::new();
         runtime.block_on(async {
-            let backpressure = Backpressure::default();
+            let backpressure = Backpressure::of(BudgetOwner::Operator);
             let is_ready = || poll_fn(|context| backpressure.poll_ready(context));
             is_ready().await;
             take(SLICE);
@@ -409,6 +472,31 @@ mod tests {
             is_ready().await;
             assert_eq!(WORKER.with(|worker| worker.left.get()), SLICE);
         });
+    }
+
+    #[test]
+    fn who_comes_later_is_not_served_before_those_who_wait() {
+        let (came, begun) = (
+            Rc::new(RefCell::new(Vec::new())),
+            Rc::new(RefCell::new(Vec::new())),
+        );
+        let all: [_; 20] = std::array::from_fn(|number| {
+            let (came, begun) = (Rc::clone(&came), Rc::clone(&begun));
+            async move {
+                let one = actix_web::rt::spawn(async move {
+                    for _ in 0..number {
+                        tokio::task::yield_now().await;
+                    }
+                    came.borrow_mut().push(number);
+                    begin(BudgetOwner::Operator, HANDSHAKE).await;
+                    begun.borrow_mut().push(number);
+                });
+                one.await
+            }
+        });
+        let runtime = actix_web::rt::System::new();
+        runtime.block_on(futures_util::future::join_all(all));
+        assert_eq!(*came.borrow(), *begun.borrow());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use colloquy_actors::metrics::MetricsWriter;
 use colloquy_model::id::KeyId;
 use parking_lot::Mutex;
 
+use super::super::budget::BudgetOwner;
 use super::super::problem::Problem;
 use super::frame_bucket::FrameRate;
 use crate::config::Config;
@@ -88,6 +89,7 @@ pub(crate) struct LiveConnection {
     transport: Transport,
     key: KeyId,
     account: u32,
+    owner: BudgetOwner,
     frame_bytes: Arc<AtomicUsize>,
 }
 
@@ -136,6 +138,7 @@ impl LiveConnections {
             transport,
             key,
             account,
+            owner: BudgetOwner::of(principal),
             frame_bytes,
         })
     }
@@ -155,6 +158,11 @@ impl LiveConnections {
 }
 
 impl LiveConnection {
+    /// Whose it is.
+    pub(super) fn owner(&self) -> BudgetOwner {
+        self.owner
+    }
+
     /// What its account may hold of frames.
     pub(super) fn frame_budget(&self) -> FrameBudget {
         FrameBudget {

@@ -107,7 +107,7 @@ impl Socket {
             state: State::Open,
             out: Out(BytesMut::new()),
             connection,
-            backpressure: Backpressure::default(),
+            backpressure: Backpressure::of(open.owner()),
             _open: open,
         }
     }

@@ -111,7 +111,7 @@ impl EventStream {
             heartbeat: every(heartbeat),
             looking: every(LOOK_EVERY),
             connection,
-            backpressure: Backpressure::default(),
+            backpressure: Backpressure::of(open.owner()),
             over: false,
             _open: open,
         }

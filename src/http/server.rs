@@ -227,8 +227,8 @@ impl Reception {
     }
 
     /// Lets a connection in, and shakes hands with it where it is to be encrypted: within the time in
-    /// which its first head must have come, and counted from its first byte. What is computed for a handshake
-    /// waits for its turn when the client's part has come.
+    /// which its first head must have come, and counted from its first byte. Each step of a handshake is computed
+    /// at a turn, which comes when the client has spoken: a thousand may do so at the same instant.
     async fn admit(&self, stream: TcpStream) -> Option<(Stream, Admitted)> {
         let admitted = self.connections.admit(&stream)?;
         // It is slower without.
@@ -238,7 +238,10 @@ impl Reception {
         let stream = match &self.tls {
             None => Stream::plain(stream, Rc::clone(&admitted.owner)),
             Some(tls) => {
-                let shaken = tls.accept(stream, slices::begin(owner, slices::HANDSHAKE));
+                let spoken = timeout(self.limits.head, stream.readable()).await;
+                spoken.ok()?.ok()?;
+                slices::begin(owner, slices::HANDSHAKE).await;
+                let shaken = slices::in_steps(owner, slices::HANDSHAKE, tls.accept(stream));
                 let encrypted = timeout(self.limits.head, shaken).await;
                 Stream::encrypted(encrypted.ok()??, Rc::clone(&admitted.owner))
             }

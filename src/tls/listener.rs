@@ -17,8 +17,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::acme::{ACME_TLS, Acme, OrderCounts, keep_certificates};
 use super::files::{Identity, Texts, provider};
@@ -111,21 +111,17 @@ impl ListenerTls {
     }
 
     /// Shakes hands with a connection that comes now; none where that fails, or where it wanted to
-    /// know no more than whether a name is ours. `turn` is waited for before anything is computed: a thousand
-    /// clients may have said how they begin at the same instant.
-    pub(crate) async fn accept(
-        &self,
-        stream: TcpStream,
-        turn: impl Future<Output = ()>,
-    ) -> Option<TlsStream<TcpStream>> {
+    /// know no more than whether a name is ours.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let config = Arc::clone(&self.in_force.load().config);
+        let Some(acme) = &self.acme else {
+            return TlsAcceptor::from(config).accept(stream).await.ok();
+        };
         let begun = LazyConfigAcceptor::new(Acceptor::default(), stream);
         let begun = begun.await.ok()?;
-        turn.await;
-        let challenged = is_challenge(&begun.client_hello());
-        let Some(acme) = self.acme.as_ref().filter(|_| challenged) else {
+        if !is_challenge(&begun.client_hello()) {
             return begun.into_stream(config).await.ok();
-        };
+        }
         let name = begun.client_hello().server_name()?.to_owned();
         let challenge = acme.challenge_over_tls(&name).await?;
         // The handshake is the answer: nothing is said inside of it.

@@ -288,6 +288,7 @@ async fn a_handshake_waits_for_no_hundreds_of_another_address() {
         let stream = from(usize::from(number == 0), &server).await.unwrap();
         let stream = stream.into_std().unwrap();
         stream.set_nonblocking(number > 0).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
         connections.push(encrypted(stream, &server.tls()));
     }
     connections.reverse();

@@ -31,7 +31,7 @@ pub(super) type Turn = RefCell<TurnState>;
 /// What is waited for there.
 #[derive(Debug, Default)]
 pub(super) enum TurnState {
-    /// No turn.
+    /// Nothing: it has not asked, or its turn is over.
     #[default]
     None,
     /// The turn, at which this is woken.
@@ -58,8 +58,8 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Whether so much of an owner's share may be taken now; if not, it waits for its turn as soon as it is ready
-    /// to take it.
+    /// Whether so much of an owner's share may be taken now. If not, `turn` gets a place in the owner's lane, as
+    /// soon as `poll_ready` says that its connection has something to read, or room to write.
     pub(super) fn poll_turn(
         &mut self,
         owner: BudgetOwner,

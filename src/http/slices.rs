@@ -54,10 +54,10 @@ type Place = RefCell<PlaceState>;
 
 #[derive(Debug, Default)]
 enum PlaceState {
-    /// It does not wait.
+    /// The connection waits for no slice.
     #[default]
     None,
-    /// It waits, and this is woken at its turn.
+    /// The connection waits, and this is woken at its turn.
     Waiting(Waker),
     /// Its turn has come in this round, and so much of the slice is still kept for it.
     Come { round: u64, kept: usize },
@@ -244,7 +244,7 @@ impl Slices {
         }
     }
 
-    /// Its requests.
+    /// The connection's requests, which begin at their turns.
     pub(super) fn requests(&self) -> Rc<Requests> {
         Rc::clone(&self.requests)
     }
@@ -387,8 +387,8 @@ pub(super) async fn in_steps<T>(
     .await
 }
 
-/// Whether an owner's turn has come; otherwise it waits in the owner's lane as soon as `poll_ready` says that it
-/// could go on.
+/// Whether `turn` has come in this worker's lanes ([`Lanes::poll_turn`]). If not, the caller is woken when it has,
+/// and has to ask again.
 fn poll_turn(
     owner: BudgetOwner,
     turn: (&Rc<Turn>, usize),
@@ -401,7 +401,7 @@ fn poll_turn(
     })
 }
 
-/// Takes from an owner's share.
+/// Counts what was taken of an owner's share in this worker's lanes ([`Lanes::take`]).
 fn take_turn(owner: BudgetOwner, turn: (&Turn, usize)) {
     WORKER.with(|worker| {
         if worker.lanes.borrow_mut().take(owner, turn) {

@@ -158,7 +158,7 @@ impl LiveConnections {
 }
 
 impl LiveConnection {
-    /// Whose it is.
+    /// The account whose event stream or WebSocket it is.
     pub(super) fn owner(&self) -> BudgetOwner {
         self.owner
     }

@@ -332,3 +332,32 @@ async fn pipelined_requests_are_answered_in_order() {
     );
     assert!(first.is_some() && first < second, "{}", answer.text);
 }
+
+/// A body whose lines look like requests is a body, whatever says where it ends: what follows it is answered.
+#[tokio::test]
+async fn lines_of_a_body_are_no_requests() {
+    let account = account().await;
+    let lines = "GET /v1 HTTP/1.1\n\n".repeat(100);
+    let bytes = lines.len();
+    let bodies = [
+        (format!("Content-Length: {bytes}\r\n"), lines.clone()),
+        (
+            "Transfer-Encoding: chunked\r\n".to_owned(),
+            format!("{bytes:x};a=b\r\n{lines}\r\n0\r\nVia: HTTP/1.1\r\n\r\n"),
+        ),
+    ];
+    for (framing, body) in bodies {
+        let mut raw = Raw::connect(&shared().address()).await;
+        let request = post(&account, "/v1/customers", &framing) + &body;
+        raw.write(request.as_bytes()).await;
+        assert_eq!(raw.read_head().await, 400, "{framing}");
+        let key = account.test_key();
+        let next = format!(
+            "GET /v1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
+        );
+        raw.write(next.as_bytes()).await;
+        let answer = raw.read_to_end(CLOSED_WITHIN).await;
+        assert!(answer.text.contains("HTTP/1.1 200"), "{}", answer.text);
+        assert!(answer.closed);
+    }
+}

@@ -35,6 +35,10 @@ const IDLE: Duration = Duration::from_secs(4);
 const TRICKLE: Duration = Duration::from_millis(50);
 /// The longest that what happens in seconds may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
+/// Requests behind one whose answer does not end: as many as are read, and more …
+const BEHIND: [usize; 2] = [15, 16];
+/// … and how long it is looked what these cost.
+const MEASURED: Duration = Duration::from_secs(2);
 
 /// Lets this process open what its own connections need.
 fn open_many_files() {
@@ -321,6 +325,42 @@ async fn trickle(server: &Server, request: &str, status: u16, piece: &str) {
         raw.read_to_end(TRICKLE).await.closed.then_some(())
     })
     .await;
+}
+
+/// What a process has computed since it began.
+fn processor_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    // Fields 14 and 15 of proc_pid_stat(5): in user mode and in the kernel, in hundredths of a second.
+    let ticks = fields.split(' ').skip(11).take(2);
+    let ticks: u64 = ticks.map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// As many requests as the parser takes ahead, behind one whose answer does not end, and a full buffer that is none:
+/// the server does not look at it again and again.
+#[tokio::test]
+async fn what_is_not_read_behind_an_answer_without_end_costs_nothing() {
+    let server = Server::start();
+    let account = server.account().await;
+    let key = account.test_key();
+    let request = |more: &str| {
+        format!("GET /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n{more}\r\n")
+    };
+    let mut lines = Vec::new();
+    for many in BEHIND {
+        let mut raw = Raw::connect(&server.address()).await;
+        raw.write(request("Accept: text/event-stream\r\n").as_bytes())
+            .await;
+        assert_eq!(raw.read_head().await, 200);
+        let behind = request("").repeat(many) + &"x".repeat(1 << 20);
+        let _ = timeout(IDLE, raw.write(behind.as_bytes())).await;
+        lines.push(raw);
+    }
+    let before = processor_time(server.pid());
+    tokio::time::sleep(MEASURED).await;
+    let computed = processor_time(server.pid()) - before;
+    assert!(computed < MEASURED / 2, "{computed:?} in {MEASURED:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

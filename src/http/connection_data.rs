@@ -48,11 +48,11 @@ impl ConnectionData {
         self.admitted.idle.in_use()
     }
 
-    /// A request that has come begins, at its turn; `owner` says whose it is where others' come over the same
-    /// connection. The connection is in use for as long as the result lives.
-    pub(super) async fn begin(&self, owner: impl FnOnce() -> Option<BudgetOwner>) -> InUse {
+    /// A request that has come begins, at its turn; `client` says whose it is where many clients' come over the
+    /// same connection. The connection is in use for as long as the result lives.
+    pub(super) async fn begin(&self, client: impl FnOnce() -> BudgetOwner) -> InUse {
         let in_use = self.in_use();
-        self.requests.begin(owner).await;
+        self.requests.begin(client).await;
         self.turns.begin();
         in_use
     }

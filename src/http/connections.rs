@@ -42,6 +42,8 @@ pub(super) struct Admitted {
     pub(super) idle: IdleTimer,
     /// Whose its requests are: whoever the last one was known to be from, at first the address.
     pub(super) owner: Rc<Cell<BudgetOwner>>,
+    /// Whether its peer is a proxy that is believed, through which many clients' requests come.
+    pub(super) is_shared: bool,
     _counted: Connection,
 }
 
@@ -68,11 +70,13 @@ impl Connections {
     /// peer is gone already.
     pub(super) fn admit(self: &Arc<Self>, stream: &TcpStream) -> Option<Admitted> {
         let peer = stream.peer_addr().ok()?;
-        let counted = self.enter(peer.ip().to_canonical())?;
+        let address = peer.ip().to_canonical();
+        let counted = self.enter(address)?;
         Some(Admitted {
             peer,
             idle: IdleTimer::start(SocketHandle::of(stream), self.idle),
             owner: Rc::new(Cell::new(counted.address)),
+            is_shared: self.is_proxy(address),
             _counted: counted,
         })
     }
@@ -81,7 +85,7 @@ impl Connections {
         let owner = BudgetOwner::at(address);
         let mut open = self.open.lock();
         let mine = open.by_address.get(&owner).copied().unwrap_or(0);
-        if mine >= self.each && !self.proxies.iter().any(|proxy| includes(proxy, address)) {
+        if mine >= self.each && !self.is_proxy(address) {
             return None;
         }
         open.total += 1;
@@ -90,6 +94,10 @@ impl Connections {
             connections: Arc::clone(self),
             address: owner,
         })
+    }
+
+    fn is_proxy(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|proxy| includes(proxy, address))
     }
 
     /// How much is open of what the server takes.

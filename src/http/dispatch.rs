@@ -165,8 +165,8 @@ async fn begin(
     connection: Option<&ConnectionData>,
 ) -> Option<InUse> {
     let connection = connection?;
-    let client = || forwarded::behind_proxy(&app.proxies, request);
-    Some(connection.begin(|| client().map(BudgetOwner::at)).await)
+    let client = || BudgetOwner::at(forwarded::client_address(&app.proxies, request));
+    Some(connection.begin(client).await)
 }
 
 /// A panic becomes an answer like any other; its words go to the log, once.

@@ -38,11 +38,6 @@ pub(super) fn client_address(proxies: &[IpNet], request: &HttpRequest) -> IpAddr
     address
 }
 
-/// The client's address where a proxy that is believed names it.
-pub(super) fn behind_proxy(proxies: &[IpNet], request: &HttpRequest) -> Option<IpAddr> {
-    Some(client_address(proxies, request)).filter(|address| *address != peer(request))
-}
-
 /// Whether the client's way here is encrypted, as far as the public address or a proxy that is
 /// believed say.
 pub(crate) fn is_encrypted(app: &AppState, request: &HttpRequest) -> bool {

@@ -5,8 +5,9 @@
 //!
 //! Whose a request is, is known when it has been read. So it is taken for one of whoever the last request over
 //! its connection was known to be from, at first of the connection's address. What was read with it, further
-//! streams of HTTP/2 or pipelined requests, waits for a turn of its own before it begins; behind a proxy, whose
-//! connections carry many clients' requests, among those from its client's address.
+//! streams of HTTP/2 or pipelined requests, waits for a turn of its own before it begins. Over a connection of a
+//! proxy that is believed many clients' requests come: it is read at once, and each waits among those from its
+//! client's address.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -38,6 +39,15 @@ pub(super) enum TurnState {
     Waiting(Waker),
     /// Nothing more: the turn has come, and is counted.
     Come,
+}
+
+/// Nothing was read or written at a turn that may have come.
+pub(super) fn not_used(turn: &Turn) {
+    let mut state = turn.borrow_mut();
+    // One that waits goes on waiting: it has its place.
+    if matches!(*state, TurnState::Come) {
+        *state = TurnState::None;
+    }
 }
 
 /// The lanes of one worker.

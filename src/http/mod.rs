@@ -24,6 +24,7 @@
 //! - `server.rs` the listeners; `connections.rs` who is connected, `idle.rs` for how long without a
 //!   request, `pipelining.rs` how many requests are read ahead, `stream.rs` a connection as bytes,
 //!   encrypted or not, `slices.rs` how much of what is long is read and written in one round,
+//!   `slice.rs` whose turn that is, `lanes.rs` whose requests' turn,
 //!   `http2.rs` HTTP/2, `connection_data.rs` what requests know of their connection,
 //!   `client_certificate.rs` whether an operator's has one, `redirect.rs` what is answered over plain
 //!   HTTP beside TLS, `socket_handle.rs` a connection below HTTP
@@ -86,6 +87,7 @@ mod saturation;
 mod server;
 mod signed_requests;
 mod site;
+mod slice;
 mod slices;
 mod socket_handle;
 mod stream;

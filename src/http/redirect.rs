@@ -8,6 +8,7 @@ use actix_http::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
 use actix_http::{HttpMessage, Request, Response, StatusCode};
 
 use super::app_state::AppState;
+use super::budget::BudgetOwner;
 use super::connection_data::ConnectionData;
 use super::site::Site;
 
@@ -21,7 +22,8 @@ const TOKEN_CHARS_MAX: usize = 200;
 pub(super) async fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
     let connection: Option<&Rc<ConnectionData>> = request.conn_data();
     if let Some(connection) = connection {
-        drop(connection.begin(|| None).await);
+        let peer = || BudgetOwner::at(connection.peer().ip());
+        drop(connection.begin(peer).await);
     }
     if let Some(answer) = challenge(app, request).await {
         let mut response = Response::build(StatusCode::OK);

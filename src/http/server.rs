@@ -226,9 +226,9 @@ impl Reception {
         })
     }
 
-    /// Lets a connection in, and shakes hands with it where it is to be encrypted: within the time in
-    /// which its first head must have come, and counted from its first byte. Each step of a handshake is computed
-    /// at a turn, which comes when the client has spoken: a thousand may do so at the same instant.
+    /// Lets a connection in, and shakes hands with it where it is to be encrypted. Each step of a handshake is
+    /// computed at a turn, which comes when the client has spoken: a thousand may do so at the same instant. A
+    /// client has the time of a first head to begin it, and as much again, from its first turn on, to end it.
     async fn admit(&self, stream: TcpStream) -> Option<(Stream, Admitted)> {
         let admitted = self.connections.admit(&stream)?;
         // It is slower without.
@@ -236,14 +236,19 @@ impl Reception {
         let owner = admitted.owner.get();
         slices::begin(owner, slices::BEGINNING).await;
         let stream = match &self.tls {
-            None => Stream::plain(stream, Rc::clone(&admitted.owner)),
+            None => Stream::plain(stream, &admitted),
             Some(tls) => {
-                let spoken = timeout(self.limits.head, stream.readable()).await;
-                spoken.ok()?.ok()?;
+                let stopping = self.stopping.clone();
+                tokio::select! {
+                    biased;
+                    spoken = timeout(self.limits.head, stream.readable()) => spoken.ok()?.ok()?,
+                    // Nothing has come from it.
+                    () = stopping.notified() => return None,
+                }
                 slices::begin(owner, slices::HANDSHAKE).await;
                 let shaken = slices::in_steps(owner, slices::HANDSHAKE, tls.accept(stream));
                 let encrypted = timeout(self.limits.head, shaken).await;
-                Stream::encrypted(encrypted.ok()??, Rc::clone(&admitted.owner))
+                Stream::encrypted(encrypted.ok()??, &admitted)
             }
         };
         Some((stream, admitted))

@@ -15,19 +15,17 @@ use std::future::poll_fn;
 use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
-
-use colloquy_runtime::fair_queue::{FairQueue, QueueBounds, Queued};
+use std::task::{Context, Poll, ready};
 
 use super::budget::BudgetOwner;
-use super::lanes::{Lanes, REQUEST, Turn, WRITE};
+use super::lanes::{self, Lanes, REQUEST, Turn, WRITE};
+use super::slice::{Place, SLICE, Slice};
 
-/// Bytes of a slice: copying so many takes less than a short request.
-const SLICE: usize = 65_536;
 /// Bytes up to which a request or an answer is short: it needs nothing of a slice.
 const SHORT: usize = 16_384;
 
+/// What is kept of a slice for a stream's next piece: most are of one event.
+const PIECE: usize = 1_024;
 /// What the beginning of a connection takes of a slice: the two buffers that it gets take as long.
 pub(super) const BEGINNING: usize = 16_384;
 /// What each step of a handshake takes, which is longer than anything else that is done at once.
@@ -38,102 +36,31 @@ thread_local! {
 }
 
 /// The slices and the lanes of one worker.
+#[derive(Default)]
 struct Worker {
-    /// Bytes that are left of the present one.
-    left: Cell<usize>,
-    /// How many slices have begun.
-    round: Cell<u64>,
-    waiting: RefCell<FairQueue<BudgetOwner, Waiting>>,
+    /// What is long, as it is read and written.
+    long: Slice,
+    /// What streams produce.
+    produced: Slice,
     lanes: RefCell<Lanes>,
     /// Whether [`go_round`] runs.
     rounds: Cell<bool>,
 }
 
-/// The place of a connection among those that wait.
-type Place = RefCell<PlaceState>;
-
-#[derive(Debug, Default)]
-enum PlaceState {
-    /// The connection waits for no slice.
-    #[default]
-    None,
-    /// The connection waits, and this is woken at its turn.
-    Waiting(Waker),
-    /// Its turn has come in this round, and so much of the slice is still kept for it.
-    Come { round: u64, kept: usize },
-}
-
-/// One that waits, and how much of a slice it can do with.
-struct Waiting {
-    place: Rc<Place>,
-    wants: usize,
-}
-
-impl Queued for Waiting {
-    fn is_abandoned(&self) -> bool {
-        Rc::strong_count(&self.place) == 1
-    }
-
-    fn refuse(self) {
-        // The bounds refuse nothing: this is of a connection that has ended.
-    }
-}
-
-impl Default for Worker {
-    fn default() -> Self {
-        // As many wait as there are connections, and as long as it takes.
-        let bounds = QueueBounds {
-            each: usize::MAX,
-            all: usize::MAX,
-            wait: Duration::MAX,
-        };
-        Worker {
-            left: Cell::new(SLICE),
-            round: Cell::new(0),
-            waiting: RefCell::new(FairQueue::new(bounds)),
-            lanes: RefCell::default(),
-            rounds: Cell::new(false),
-        }
-    }
-}
-
 impl Worker {
-    /// How many bytes are left of the present slice for whoever has its turn in it; where there are none, or
-    /// others wait, the caller is woken at its turn in a later one, and has to ask again.
+    /// How much is left of one of its slices for this owner ([`Slice::poll_left`]).
     fn poll_left(
         &self,
+        slice: impl FnOnce(&Self) -> &Slice,
         owner: BudgetOwner,
-        (place, wants): (&Rc<Place>, usize),
+        place: (&Rc<Place>, usize),
         context: &Context<'_>,
     ) -> Poll<usize> {
-        let state = place.take();
-        let round = self.round.get();
-        let waits = matches!(state, PlaceState::Waiting(_));
-        let is_its_turn = match state {
-            PlaceState::Come { round: its, kept } if its == round => {
-                self.left.set(self.left.get() + kept);
-                true
-            }
-            // One whose turn has passed comes anew.
-            PlaceState::None | PlaceState::Waiting(_) | PlaceState::Come { .. } => false,
-        };
-        let left = self.left.get();
-        if left > 0 && is_its_turn {
-            place.replace(PlaceState::Come { round, kept: 0 });
-            return Poll::Ready(left);
+        let left = slice(self).poll_left(owner, place, context);
+        if left.is_pending() {
+            self.have_rounds();
         }
-        // Who comes now is not served before those who wait.
-        if left > 0 && !waits && self.waiting.borrow().is_empty() {
-            return Poll::Ready(left);
-        }
-        place.replace(PlaceState::Waiting(context.waker().clone()));
-        if !waits {
-            let place = Rc::clone(place);
-            let waiting = Waiting { place, wants };
-            self.waiting.borrow_mut().push(owner, waiting);
-        }
-        self.have_rounds();
-        Poll::Pending
+        left
     }
 
     /// Has a next round follow this one.
@@ -145,29 +72,11 @@ impl Worker {
 
     /// Begins the next round; whether another one has to follow it.
     fn next_round(&self) -> bool {
-        let (slices, lanes) = (self.next_slice(), self.lanes.borrow_mut().next_round());
-        self.rounds.set(slices || lanes);
-        slices || lanes
-    }
-
-    /// Begins the next slice; whether anybody has waited for it. As many are woken as it suffices for.
-    fn next_slice(&self) -> bool {
-        let round = self.round.get() + 1;
-        self.round.set(round);
-        let mut left = SLICE;
-        while left > 0 {
-            let Some((_, next)) = self.waiting.borrow_mut().pop(|_| true) else {
-                break;
-            };
-            let kept = next.wants.min(left);
-            left -= kept;
-            if let PlaceState::Waiting(waker) = next.place.replace(PlaceState::Come { round, kept })
-            {
-                waker.wake();
-            }
-        }
-        self.left.set(left);
-        left < SLICE
+        let long = self.long.begin_next();
+        let produced = self.produced.begin_next();
+        let lanes = self.lanes.borrow_mut().next_round();
+        self.rounds.set(long || produced || lanes);
+        long || produced || lanes
     }
 }
 
@@ -176,7 +85,7 @@ async fn go_round() {
     loop {
         // Goes on when the worker has looked at what has come on all its connections.
         tokio::task::yield_now().await;
-        if WORKER.with(|worker| !worker.waiting.borrow().is_empty()) {
+        if WORKER.with(|worker| worker.long.is_waited_for() || worker.produced.is_waited_for()) {
             // So do others that the kernel would let wait for its next tick: another worker, whose turn on
             // this core it is, or the writer.
             std::thread::yield_now();
@@ -192,6 +101,8 @@ async fn go_round() {
 pub(super) struct Requests {
     /// Whose share they and their answers take from.
     owner: Rc<Cell<BudgetOwner>>,
+    /// Many clients' requests come over it: whose one is, is not known before it has been read.
+    is_shared: bool,
     /// Whether the turn of the one that begins next has come, with what was read.
     has_turn: Cell<bool>,
     /// Whether what is written next answers one whose turn it was.
@@ -200,12 +111,16 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Waits for the turn of the next one. That of the first one of what was read has come with the reading; a
-    /// further one is taken for one of `owner`, or else of whoever the connection is known to be from.
-    pub(super) async fn begin(&self, owner: impl FnOnce() -> Option<BudgetOwner>) {
+    /// further one is taken for one of whoever the connection is known to be from. Of a connection that many
+    /// share, each waits among those of `client`.
+    pub(super) async fn begin(&self, client: impl FnOnce() -> BudgetOwner) {
         if self.has_turn.take() {
             return;
         }
-        let owner = owner().unwrap_or(self.owner.get());
+        let owner = match self.is_shared {
+            true => client(),
+            false => self.owner.get(),
+        };
         let turn = Rc::default();
         let takes = (&turn, REQUEST);
         poll_fn(|context| poll_turn(owner, takes, context, |_| Poll::Ready(()))).await;
@@ -225,13 +140,16 @@ pub(super) struct Slices {
     place: Rc<Place>,
     /// Bytes that were read since there was nothing to read.
     read: usize,
+    /// A round, and the bytes that were written in it: HTTP/2 writes what is long as frames, which are short.
+    written: (u64, usize),
 }
 
 impl Slices {
-    /// Those of a connection whose requests are this owner's.
-    pub(super) fn of(owner: Rc<Cell<BudgetOwner>>) -> Self {
+    /// Those of a connection whose requests are this owner's, or many clients'.
+    pub(super) fn of(owner: Rc<Cell<BudgetOwner>>, is_shared: bool) -> Self {
         let requests = Requests {
             owner,
+            is_shared,
             has_turn: Cell::default(),
             answers: Cell::default(),
         };
@@ -241,6 +159,7 @@ impl Slices {
             to_write: Rc::default(),
             place: Rc::default(),
             read: 0,
+            written: (0, 0),
         }
     }
 
@@ -255,7 +174,7 @@ impl Slices {
         context: &mut Context<'_>,
         poll_readable: impl FnOnce(&mut Context<'_>) -> Poll<()>,
     ) -> Poll<()> {
-        if self.read == 0 {
+        if self.read == 0 && !self.requests.is_shared {
             let turn = (&self.to_read, REQUEST);
             ready!(poll_turn(
                 self.requests.owner.get(),
@@ -274,7 +193,7 @@ impl Slices {
     pub(super) fn note_read(&mut self, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => {
-                if self.read == 0 {
+                if self.read == 0 && !self.requests.is_shared {
                     take_turn(self.requests.owner.get(), (&self.to_read, REQUEST));
                     self.requests.answers.set(true);
                     self.requests.has_turn.set(true);
@@ -286,7 +205,7 @@ impl Slices {
             }
             None => {
                 self.read = 0;
-                self.to_read.take();
+                lanes::not_used(&self.to_read);
             }
         }
     }
@@ -307,36 +226,44 @@ impl Slices {
                 poll_writable
             ));
         }
-        if bytes <= SHORT {
+        if self.written_with(bytes) <= SHORT {
             return Poll::Ready(bytes);
         }
         self.poll_left(context).map(|left| left.min(bytes))
     }
 
+    /// Bytes that are written in this round with so many more.
+    fn written_with(&self, bytes: usize) -> usize {
+        let (round, written) = self.written;
+        let is_present = round == WORKER.with(|worker| worker.long.round());
+        bytes.saturating_add(if is_present { written } else { 0 })
+    }
+
     /// How much is left of the present slice for what is long.
     fn poll_left(&self, context: &Context<'_>) -> Poll<usize> {
         let owner = self.requests.owner.get();
-        WORKER.with(|worker| worker.poll_left(owner, (&self.place, SHORT), context))
+        poll_long(owner, (&self.place, SHORT), context)
     }
 
     /// Notes that so many of these bytes were written, or that none could be.
     pub(super) fn note_written(&mut self, written: Option<usize>, bytes: usize) {
         let Some(written) = written else {
-            self.to_write.take();
+            lanes::not_used(&self.to_write);
             return;
         };
         if !self.requests.answers.take() {
             take_turn(self.requests.owner.get(), (&self.to_write, WRITE));
         }
-        if bytes > SHORT {
+        if self.written_with(bytes) > SHORT {
             take(written);
         }
+        let round = WORKER.with(|worker| worker.long.round());
+        self.written = (round, self.written_with(written));
     }
 }
 
-/// Has a body that is a stream produce its next piece only while anything is left of the present slice to write it
-/// with. A hundred streams that begin at once would each produce their first piece in the same round, before one is
-/// written.
+/// Has a body that is a stream produce its next piece at a turn: together, streams produce a slice in a round. A
+/// hundred of them that begin at once would each produce their first piece in the same round.
 #[derive(Debug)]
 pub(super) struct Backpressure {
     owner: BudgetOwner,
@@ -354,9 +281,15 @@ impl Backpressure {
 
     /// Ready when the next piece may be produced.
     pub(super) fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
-        let place = (&self.place, SHORT);
-        let left = WORKER.with(|worker| worker.poll_left(self.owner, place, context));
+        let place = (&self.place, PIECE);
+        let left = WORKER
+            .with(|worker| worker.poll_left(|worker| &worker.produced, self.owner, place, context));
         left.map(|_| ())
+    }
+
+    /// Counts a piece of so many bytes.
+    pub(super) fn produced(&self, bytes: usize) {
+        WORKER.with(|worker| worker.produced.owe(bytes));
     }
 }
 
@@ -364,7 +297,7 @@ impl Backpressure {
 pub(super) async fn begin(owner: BudgetOwner, takes: usize) {
     let place = Rc::default();
     let place = (&place, takes);
-    poll_fn(|context| WORKER.with(|worker| worker.poll_left(owner, place, context))).await;
+    poll_fn(|context| poll_long(owner, place, context)).await;
     take(takes);
 }
 
@@ -379,7 +312,7 @@ pub(super) async fn in_steps<T>(
     poll_fn(|context| {
         if !mem::take(&mut is_first) {
             let place = (&place, takes);
-            ready!(WORKER.with(|worker| worker.poll_left(owner, place, context)));
+            ready!(poll_long(owner, place, context));
             take(takes);
         }
         work.as_mut().poll(context)
@@ -415,19 +348,26 @@ pub(super) fn read_at_once() {
     WORKER.with(|worker| worker.lanes.borrow_mut().end());
 }
 
-/// Takes so much of the present slice.
+/// How much is left of this worker's slice of what is long.
+fn poll_long(owner: BudgetOwner, place: (&Rc<Place>, usize), context: &Context<'_>) -> Poll<usize> {
+    WORKER.with(|worker| worker.poll_left(|worker| &worker.long, owner, place, context))
+}
+
+/// Takes so much of it.
 fn take(bytes: usize) {
-    WORKER.with(|worker| worker.left.set(worker.left.get().saturating_sub(bytes)));
+    WORKER.with(|worker| worker.long.take(bytes));
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     const LONG: usize = 40 * SLICE;
 
     fn slices() -> Slices {
-        Slices::of(Rc::new(Cell::new(BudgetOwner::Operator)))
+        Slices::of(Rc::new(Cell::new(BudgetOwner::Operator)), false)
     }
 
     /// Writes something long, or lets many connections begin; notes in which round how much of a slice
@@ -490,17 +430,35 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_produced_when_anything_is_left_to_write_it_with() {
+    fn streams_produce_a_slice_in_a_round() {
         let runtime = actix_web::rt::System::new();
         runtime.block_on(async {
             let backpressure = Backpressure::of(BudgetOwner::Operator);
             let is_ready = || poll_fn(|context| backpressure.poll_ready(context));
             is_ready().await;
+            // It waits for nothing else that is long.
             take(SLICE);
+            is_ready().await;
+            backpressure.produced(SLICE);
             let context = Context::from_waker(Waker::noop());
             assert_eq!(backpressure.poll_ready(&context), Poll::Pending);
             is_ready().await;
-            assert_eq!(WORKER.with(|worker| worker.left.get()), SLICE);
+        });
+    }
+
+    #[test]
+    fn what_is_written_in_short_frames_is_long_too() {
+        actix_web::rt::System::new().block_on(async {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut slices = slices();
+            let mut written = 0;
+            while let Poll::Ready(bytes) =
+                slices.poll_write(SHORT, &mut context, |_| Poll::Ready(()))
+            {
+                slices.note_written(Some(bytes), SHORT);
+                written += bytes;
+                assert!(written <= SLICE + SHORT, "{written} bytes in one round");
+            }
         });
     }
 
@@ -527,6 +485,34 @@ mod tests {
         let runtime = actix_web::rt::System::new();
         runtime.block_on(futures_util::future::join_all(all));
         assert_eq!(*came.borrow(), *begun.borrow());
+    }
+
+    #[test]
+    fn each_further_step_waits_for_its_turn() {
+        actix_web::rt::System::new().block_on(async {
+            let taken = Cell::new(0);
+            let mut steps = pin!(in_steps(
+                BudgetOwner::Operator,
+                HANDSHAKE,
+                poll_fn(|_| {
+                    taken.set(taken.get() + 1);
+                    Poll::<()>::Pending
+                })
+            ));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut steps_taken = || {
+                assert!(steps.as_mut().poll(&mut context).is_pending());
+                taken.get()
+            };
+            take(SLICE);
+            assert_eq!(steps_taken(), 1, "its turn has come");
+            for step in 2..5 {
+                assert_eq!(steps_taken(), step - 1, "nothing is left in this round");
+                while steps_taken() < step {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A connection as bytes, encrypted or not. Knows no HTTP but the name of the version that was agreed
 //! upon.
 
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::budget::BudgetOwner;
+use super::connections::Admitted;
 use super::slices::{Requests, Slices};
 use crate::tls::HTTP_2;
 
@@ -58,20 +57,20 @@ impl Transport {
 }
 
 impl Stream {
-    /// A connection whose bytes are as they are on the wire, and whose requests are this owner's.
-    pub(super) fn plain(stream: TcpStream, owner: Rc<Cell<BudgetOwner>>) -> Self {
-        Self::over(Transport::Plain(stream), owner)
+    /// A connection whose bytes are as they are on the wire.
+    pub(super) fn plain(stream: TcpStream, admitted: &Admitted) -> Self {
+        Self::over(Transport::Plain(stream), admitted)
     }
 
-    /// A connection inside of TLS, whose requests are this owner's.
-    pub(super) fn encrypted(stream: TlsStream<TcpStream>, owner: Rc<Cell<BudgetOwner>>) -> Self {
-        Self::over(Transport::Encrypted(Box::new(stream)), owner)
+    /// A connection inside of TLS.
+    pub(super) fn encrypted(stream: TlsStream<TcpStream>, admitted: &Admitted) -> Self {
+        Self::over(Transport::Encrypted(Box::new(stream)), admitted)
     }
 
-    fn over(transport: Transport, owner: Rc<Cell<BudgetOwner>>) -> Self {
+    fn over(transport: Transport, admitted: &Admitted) -> Self {
         Stream {
             transport,
-            slices: Slices::of(owner),
+            slices: Slices::of(Rc::clone(&admitted.owner), admitted.is_shared),
         }
     }
 

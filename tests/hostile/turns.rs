@@ -2,7 +2,7 @@
 //! handshake. Each waits for its turn, however it came.
 
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -21,16 +21,20 @@ use crate::support::{Account, Authority, Server, Setup, http2, until};
 const STREAMS: usize = 100;
 const CONNECTIONS: usize = 10;
 /// Pipelined requests, as many as the server reads at once, and connections with so many.
-const PIPELINED: usize = 16;
+const PIPELINED: usize = 15;
 const PIPELINES: usize = 63;
 /// Connections whose first request comes with the end of the handshake: several rounds' share.
 const HANDSHAKES: usize = 100;
 /// Connections whose handshakes begin at the same instant.
 const GREETINGS: usize = 300;
+/// Connections of a proxy with a request each.
+const PROXIED: usize = 300;
 const TRIES: usize = 5;
 /// Requests that may be answered before one of another owner: an owner's share of a round is 8, and a round may
 /// end before the other one has been read.
 const BEFORE_MAX: usize = 50;
+/// How long the server waits for requests under way when it stops.
+const DRAIN: Duration = Duration::from_secs(10);
 /// The longest that what happens in seconds may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -176,6 +180,57 @@ async fn a_request_waits_for_no_hundred_streams_of_another_client_of_its_proxy()
         join_all(answers.into_iter().map(is_refused)).await;
     }
     are_not_all_answered_before(&server, STREAMS - 1).await;
+}
+
+/// The same where each request has a connection to itself, as over HTTP/1.1: nobody knows whose it is before it has
+/// been read.
+#[tokio::test]
+async fn a_request_waits_for_no_hundreds_of_connections_of_another_client_of_its_proxy() {
+    let server = logging()
+        .env("COLLOQUY__SERVER__TRUSTED_PROXIES", "[\"127.0.0.2\"]")
+        .start();
+    let mut connections = Vec::new();
+    for _ in 0..=PROXIED {
+        connections.push(from(0, &server).await.unwrap());
+    }
+    let (behind, together) = connections.split_last_mut().unwrap();
+    let request = |client: &str, name: &str| {
+        format!(
+            "GET /nothing HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\nX-Request-Id: {name}\r\n\r\n"
+        )
+    };
+    for number in 0..TRIES {
+        let (many, last) = names(number);
+        let paused = pause(server.pid());
+        for one in together.iter_mut() {
+            let request = request("192.0.2.1", &many);
+            one.write_all(request.as_bytes()).await.unwrap();
+        }
+        let request = request("198.51.100.1", &last);
+        behind.write_all(request.as_bytes()).await.unwrap();
+        drop(paused);
+        are_not_found(behind, 1).await;
+        join_all(together.iter_mut().map(|one| are_not_found(one, 1))).await;
+    }
+    are_not_all_answered_before(&server, PROXIED).await;
+}
+
+/// Nothing has come over it that could be answered.
+#[tokio::test]
+async fn a_connection_without_a_handshake_does_not_hold_up_the_end() {
+    let mut server =
+        over_tls(Setup::default().env("COLLOQUY__SERVER__REQUEST_HEAD_TIMEOUT_SECONDS", "600"));
+    let silent = from(0, &server).await.unwrap();
+    until("it is let in", SOON, async || {
+        (server.metric("connections").await > 1).then_some(())
+    })
+    .await;
+    let asked = Instant::now();
+    server.send_term();
+    assert_eq!(server.ended().code(), Some(0));
+    let took = asked.elapsed();
+    assert!(took < DRAIN / 2, "{took:?}");
+    drop(silent);
 }
 
 #[tokio::test]

@@ -277,6 +277,7 @@ impl Stream for Socket {
         while this.out.0.len() < CHUNK && this.turn(context) {}
         if !this.out.0.is_empty() {
             let chunk = std::mem::take(&mut this.out.0).freeze();
+            this.backpressure.produced(chunk.len());
             return Poll::Ready(Some(Ok(chunk)));
         }
         match &mut this.state {

@@ -172,6 +172,7 @@ impl Stream for EventStream {
         }
         if !out.is_empty() {
             this.heartbeat.reset();
+            this.backpressure.produced(out.len());
             return Poll::Ready(Some(Ok(out.freeze())));
         }
         if this.over {

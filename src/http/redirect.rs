@@ -22,6 +22,7 @@ const TOKEN_CHARS_MAX: usize = 200;
 pub(super) async fn answer(app: &AppState, request: &Request) -> Response<BoxBody> {
     let connection: Option<&Rc<ConnectionData>> = request.conn_data();
     if let Some(connection) = connection {
+        // A proxy's clients wait among one another: nothing here takes long.
         let peer = || BudgetOwner::at(connection.peer().ip());
         drop(connection.begin(peer).await);
     }

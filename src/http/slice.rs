@@ -147,11 +147,6 @@ impl Slice {
     pub(super) fn round(&self) -> u64 {
         self.round.get()
     }
-
-    /// Whether somebody waits for the next one.
-    pub(super) fn is_waited_for(&self) -> bool {
-        !self.waiting.borrow().is_empty()
-    }
 }
 
 #[cfg(test)]

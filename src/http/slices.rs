@@ -24,8 +24,8 @@ use super::slice::{Place, SLICE, Slice};
 /// Bytes up to which a request or an answer is short: it needs nothing of a slice.
 const SHORT: usize = 16_384;
 
-/// What is kept of a slice for a stream's next piece: most are of one event.
-const PIECE: usize = 1_024;
+/// The least that is kept of a slice for a stream's next piece: one event.
+const PIECE_MIN: usize = 1_024;
 /// What the beginning of a connection takes of a slice: the two buffers that it gets take as long.
 pub(super) const BEGINNING: usize = 16_384;
 /// What each step of a handshake takes, which is longer than anything else that is done at once.
@@ -85,11 +85,9 @@ async fn go_round() {
     loop {
         // Goes on when the worker has looked at what has come on all its connections.
         tokio::task::yield_now().await;
-        if WORKER.with(|worker| worker.long.is_waited_for() || worker.produced.is_waited_for()) {
-            // So do others that the kernel would let wait for its next tick: another worker, whose turn on
-            // this core it is, or the writer.
-            std::thread::yield_now();
-        }
+        // So do others that the kernel would let wait for its next tick: another worker, whose turn on this core
+        // it is, or the writer.
+        std::thread::yield_now();
         if !WORKER.with(Worker::next_round) {
             return;
         }
@@ -117,10 +115,10 @@ impl Requests {
         if self.has_turn.take() {
             return;
         }
-        let owner = match self.is_shared {
-            true => client(),
-            false => self.owner.get(),
-        };
+        if self.is_shared {
+            self.owner.set(client());
+        }
+        let owner = self.owner.get();
         let turn = Rc::default();
         let takes = (&turn, REQUEST);
         poll_fn(|context| poll_turn(owner, takes, context, |_| Poll::Ready(()))).await;
@@ -268,6 +266,8 @@ impl Slices {
 pub(super) struct Backpressure {
     owner: BudgetOwner,
     place: Rc<Place>,
+    /// Bytes of the last piece: about as much is kept for the next one.
+    last: Cell<usize>,
 }
 
 impl Backpressure {
@@ -276,12 +276,13 @@ impl Backpressure {
         Backpressure {
             owner,
             place: Rc::default(),
+            last: Cell::new(SHORT),
         }
     }
 
     /// Ready when the next piece may be produced.
     pub(super) fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
-        let place = (&self.place, PIECE);
+        let place = (&self.place, self.last.get().max(PIECE_MIN));
         let left = WORKER
             .with(|worker| worker.poll_left(|worker| &worker.produced, self.owner, place, context));
         left.map(|_| ())
@@ -289,6 +290,7 @@ impl Backpressure {
 
     /// Counts a piece of so many bytes.
     pub(super) fn produced(&self, bytes: usize) {
+        self.last.set(bytes);
         WORKER.with(|worker| worker.produced.owe(bytes));
     }
 }

@@ -1,7 +1,6 @@
 //! Attachments: uploaded, shown, read whole and in part, taken by one message, and gone with it; how a
 //! file may be declared, what a crash leaves of an upload, and who may see one.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::net::TcpStream;
 use crate::support::attachments::{content_of, uploaded};
 use crate::support::clock::Clock;
 use crate::support::files;
+use crate::support::process::peak_mib;
 use crate::support::raw::{Raw, exchange};
 use crate::support::server::{Server, Setup};
 use crate::support::{Answer, Client, account, shared, until};
@@ -811,20 +811,7 @@ async fn a_large_upload_takes_no_memory_for_its_size() {
         .env("COLLOQUY__LIMITS__MAX_ATTACHMENT_BYTES", "300000000")
         .start();
     let c = server.account().await.test();
-    let peak = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmHWM"))
-            .unwrap();
-        line.split_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-            / 1024
-    };
-    let before = peak();
+    let before = peak_mib(server.pid());
     let id = uploaded(&c, &vec![1; 200_000_000]).await;
     let part = c
         .get(&content_of(&id))
@@ -832,7 +819,7 @@ async fn a_large_upload_takes_no_memory_for_its_size() {
         .await
         .expect(206);
     assert_eq!(part.bytes, [1; 10]);
-    let grown = peak() - before;
+    let grown = peak_mib(server.pid()) - before;
     assert!(grown < 100, "{grown} MiB more");
     server.term();
 }

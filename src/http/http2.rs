@@ -31,11 +31,17 @@ const STREAMS_MAX: u32 = 100;
 /// Bytes of answers that may wait for a connection's client to take them; beyond it, no further
 /// request of it begins.
 const UNSENT_MAX: usize = 262_144;
+/// Bytes of heads of a connection's requests that are under way; what comes beyond it is refused, so that it may
+/// be asked again (RFC 9113, 8.7). A client writes a header once, and then says in a byte that it comes again
+/// (RFC 7541).
+const HEADS_MAX: usize = 524_288;
 /// Bytes of one answer that are given to the connection before the client has taken them.
 const SEND_BUFFER: usize = 16_384;
 /// Bytes of one body, and of a connection's bodies, that a client may send before they are read.
 const BODY_WINDOW: u32 = 131_072;
 const CONNECTION_WINDOW: u32 = 2 * BODY_WINDOW;
+/// What a header takes beside its bytes, as HTTP/2 counts it (RFC 9113, 6.5.2).
+const HEADER_OVERHEAD: usize = 32;
 /// Headers that mean a connection of HTTP/1.1, and that HTTP/2 forbids (RFC 9113, 8.2.2).
 const OF_CONNECTION: [&str; 5] = [
     "connection",
@@ -70,6 +76,8 @@ pub(super) struct Connection<S> {
 #[derive(Debug, Default)]
 struct Streams {
     open: Cell<u32>,
+    /// Bytes of their heads.
+    heads: Cell<usize>,
     unsent: Cell<usize>,
     less: Notify,
 }
@@ -81,19 +89,31 @@ impl Streams {
 }
 
 /// One request under way; dropped with its answer.
-struct Open(Rc<Streams>);
+struct Open {
+    streams: Rc<Streams>,
+    head_bytes: usize,
+}
 
 impl Open {
-    fn new(streams: &Rc<Streams>) -> Self {
+    fn new(streams: &Rc<Streams>, head_bytes: usize) -> Self {
         streams.open.set(streams.open.get() + 1);
-        Open(Rc::clone(streams))
+        streams.heads.set(streams.heads.get() + head_bytes);
+        Open {
+            streams: Rc::clone(streams),
+            head_bytes,
+        }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get() - 1);
-        self.0.less.notify_one();
+        let Open {
+            streams,
+            head_bytes,
+        } = self;
+        streams.open.set(streams.open.get() - 1);
+        streams.heads.set(streams.heads.get() - *head_bytes);
+        streams.less.notify_one();
     }
 }
 
@@ -222,11 +242,16 @@ where
         B: MessageBody + 'static,
     {
         let is_head = request.method() == http::Method::HEAD;
+        let head_bytes = head_bytes(&request);
+        if streams.heads.get() + head_bytes > HEADS_MAX {
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return;
+        }
         let Some(request) = self.request(request) else {
             respond.send_reset(Reason::PROTOCOL_ERROR);
             return;
         };
-        let (open, patience) = (Open::new(streams), self.limits.unsent);
+        let (open, patience) = (Open::new(streams, head_bytes), self.limits.unsent);
         let answering = self.service.call(request);
         actix_web::rt::spawn(async move {
             let answer = Answer {
@@ -278,6 +303,14 @@ where
         request.extensions_mut().insert(Rc::clone(&self.data));
         Some(request)
     }
+}
+
+/// Bytes of a request's target and headers, each of which takes some more.
+fn head_bytes(request: &http::Request<RecvStream>) -> usize {
+    let target = request.uri().path_and_query();
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
+    target.map_or(0, |target| target.as_str().len()) + headers.sum::<usize>()
 }
 
 fn value_of(bytes: &[u8]) -> Option<HeaderValue> {
@@ -363,7 +396,7 @@ impl Answer {
     }
 
     async fn send_piece(&self, piece: Bytes, stream: &mut SendStream<Bytes>) -> Result<(), Cut> {
-        let mut unsent = Unsent::new(&self.open.0, piece);
+        let mut unsent = Unsent::new(&self.open.streams, piece);
         while !unsent.bytes.is_empty() {
             stream.reserve_capacity(unsent.bytes.len());
             let room = poll_fn(|context| stream.poll_capacity(context));

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use h2::client::Builder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,9 +13,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use super::neighbour::{Neighbour, take_the_processor_at_once};
-use crate::support::process::pause;
+use crate::support::process::{pause, peak_mib};
 use crate::support::raw::Raw;
-use crate::support::{Account, EventStream, Item, Server, Setup, Socket, until};
+use crate::support::{Account, Authority, EventStream, Item, Server, Setup, Socket, http2, until};
 
 const MIB: u64 = 1 << 20;
 /// Connections that send nothing, and addresses that they come from.
@@ -35,6 +36,9 @@ const IDLE: Duration = Duration::from_secs(4);
 const TRICKLE: Duration = Duration::from_millis(50);
 /// The longest that what happens in seconds may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
+/// Connections of HTTP/2, and streams of each, whose heads repeat a header.
+const COMPRESSED: usize = 20;
+const STREAMS: usize = 100;
 /// Requests behind one whose answer does not end: as many as are read, and more …
 const BEHIND: [usize; 2] = [15, 16];
 /// … and how long it is looked what these cost.
@@ -325,6 +329,41 @@ async fn trickle(server: &Server, request: &str, status: u16, piece: &str) {
         raw.read_to_end(TRICKLE).await.closed.then_some(())
     })
     .await;
+}
+
+/// HTTP/2 writes a header once, and says in a byte that it comes again: what it stands for is bounded, too.
+#[tokio::test]
+async fn heads_that_take_few_bytes_are_bounded_by_what_they_say() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let server = Setup::default().encrypted(&authority, &pair).start();
+    let long = "x".repeat(4_000);
+    let before = peak_mib(server.pid());
+    let mut connections = Vec::new();
+    for _ in 0..COMPRESSED {
+        let connected = http2::connect(&server.address(), server.tls(), &Builder::new()).await;
+        let mut connection = connected.0.ready().await.unwrap();
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS {
+            let url = format!("https://{}/console/sign-in", server.address());
+            let mut request = http::Request::post(url)
+                .header("content-type", "application/x-www-form-urlencoded");
+            for _ in 0..14 {
+                request = request.header("x", &long);
+            }
+            let request = request.body(()).unwrap();
+            streams.push(connection.send_request(request, false).unwrap());
+        }
+        connections.push((connection, streams));
+    }
+    // Their bodies do not come: when that is told, all that may be read at once has been.
+    for (_, streams) in &mut connections {
+        let (answer, _) = &mut streams[0];
+        let answer = timeout(SOON, answer).await.unwrap().unwrap();
+        assert_eq!(answer.status(), 408);
+    }
+    let grown = peak_mib(server.pid()) - before;
+    assert!(grown < 60, "{grown} MiB more");
 }
 
 /// What a process has computed since it began.

@@ -38,6 +38,14 @@ pub(crate) fn spawn(command: Command) -> Child {
     tool::started("setpriv", child)
 }
 
+/// The most that a process has held in memory so far, in MiB.
+pub(crate) fn peak_mib(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse::<u64>().unwrap() / 1_024
+}
+
 /// Sends a signal by name to one process.
 pub(crate) fn signal(name: &str, id: u32) {
     let done = Command::new("kill")

@@ -1,15 +1,22 @@
 //! What a form on a page sent, and a form that is shown again with what is wrong.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::Visit;
 use super::session::Session;
-use crate::http::{BodyReader, BudgetOwner, Kind, Problem};
+use crate::http::{BodyReader, BudgetOwner, Kind, Problem, RawBody};
+
+/// Fields of a form; that of a merge has some for each conflict.
+const FIELDS_MAX: usize = 20_000;
 
 /// The fields of a form, as they were filled in.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Form {
     fields: Vec<(String, String)>,
+    /// The body is counted for as long as they are there.
+    _counted: Option<Arc<RawBody>>,
 }
 
 /// Reads the form that a POST brings. Whoever is not signed in sends little.
@@ -26,11 +33,19 @@ pub(super) async fn read(
     let raw = crate::http::read_form(&visit.app, headers, owner, body).await?;
     let text = std::str::from_utf8(raw.bytes())
         .map_err(|_| Problem::new(Kind::InvalidRequest, "the form is not UTF-8"))?;
-    let fields = url::form_urlencoded::parse(text.as_bytes())
+    let fields: Vec<_> = url::form_urlencoded::parse(text.as_bytes())
         // Browsers send every line's end as CR LF (HTML, 4.10.21.4): nobody has typed the CR.
         .map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n")))
+        .take(FIELDS_MAX + 1)
         .collect();
-    Ok(Form { fields })
+    if fields.len() > FIELDS_MAX {
+        let reason = format!("the form must have at most {FIELDS_MAX} fields");
+        return Err(Problem::invalid("", reason));
+    }
+    Ok(Form {
+        fields,
+        _counted: Some(Arc::new(raw)),
+    })
 }
 
 impl Form {
@@ -38,6 +53,7 @@ impl Form {
     pub(super) fn of(fields: &[(String, String)]) -> Self {
         Form {
             fields: fields.to_vec(),
+            _counted: None,
         }
     }
 

@@ -70,7 +70,8 @@ use self::forms::Form;
 use self::layout::Page;
 use self::session::Session;
 use crate::http::{
-    self, AppState, BodyReader, Kind, Problem, Site, check_client_certificate, check_same_site,
+    self, AppState, BodyReader, BudgetOwner, Kind, Problem, Site, check_client_certificate,
+    check_same_site,
 };
 
 /// The methods that pages take.
@@ -124,35 +125,35 @@ struct Asked<'a> {
     form: Option<Form>,
 }
 
-/// Answers a request for a page.
-///
-/// # Errors
-/// None but a panic: every refusal is a page.
-pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> Result<Reply, Problem> {
+/// Answers a request for a page; every refusal is one. Tells whose session it is of.
+pub(crate) async fn serve(visit: Visit, body: &mut BodyReader<'_>) -> (Option<BudgetOwner>, Reply) {
     if let Some(to) = without_slash(&visit) {
-        return Ok(Reply::moved(&to));
+        return (None, Reply::moved(&to));
     }
     let path = visit.path().to_owned();
     let segments: Vec<&str> = path.split('/').skip(2).collect();
     if let ["assets", name] = segments.as_slice() {
-        return Ok(assets::serve(&visit, name));
+        return (None, assets::serve(&visit, name));
     }
     if visit.request.method() == Method::OPTIONS {
-        return Ok(Reply::part(html! {})
+        let reply = Reply::part(html! {})
             .ending(Ending::Empty)
-            .with("allow", METHODS));
+            .with("allow", METHODS);
+        return (None, reply);
     }
     let session = match session::find(&visit) {
         Ok(session) => session,
-        Err(problem) => return Ok(refused(&visit, None, &problem, &[])),
+        Err(problem) => return (None, refused(&visit, None, &problem, &[])),
     };
     if session.as_ref().is_some_and(Session::is_operator)
         && let Err(problem) = check_client_certificate(&visit.app, &visit.request)
     {
-        return Ok(refused(&visit, None, &problem, &[]));
+        return (None, refused(&visit, None, &problem, &[]));
     }
     let answered = answer(&visit, session.as_ref(), &segments, body).await;
-    Ok(answered.unwrap_or_else(|problem| refused(&visit, session.as_ref(), &problem, &[])))
+    let refused = |problem| refused(&visit, session.as_ref(), &problem, &[]);
+    let owner = session.as_ref().map(Session::owner);
+    (owner, answered.unwrap_or_else(refused))
 }
 
 /// The address of the page that is asked for with a slash at its end.
@@ -181,7 +182,10 @@ async fn answer(
         return receive(visit, session, (path, conversation), body).await;
     }
     let form = if method == Method::POST {
-        let form = forms::read(visit, session, body).await?;
+        // Whoever signs in sends little, though a session may come with it.
+        let is_small = matches!(path, ["sign-in"] | ["invitations", ..]);
+        let owner = session.filter(|_| !is_small);
+        let form = forms::read(visit, owner, body).await?;
         if let Err(problem) = check_same_site(&visit.app, &visit.request) {
             return Ok(refused(visit, session, &problem, &form.written()));
         }

@@ -201,6 +201,19 @@ impl Session {
         self.api.get(target).await
     }
 
+    /// Reads the JSON that an operation of the interface shows, where that is no longer than so much; none where it
+    /// is.
+    ///
+    /// # Errors
+    /// The refusal of the operation.
+    pub(super) async fn get_short(
+        &self,
+        target: &str,
+        bytes_max: usize,
+    ) -> Result<Option<serde_json::Value>, Problem> {
+        self.api.get_short(target, bytes_max).await
+    }
+
     /// Asks an operation of the interface.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::reply::{Ending, Reply};
 use super::session::{self, Session};
 use super::{Asked, Visit, authorize, password};
 use crate::console::no_such_page;
-use crate::http::{Kind, Problem, check_client_certificate};
+use crate::http::{BudgetOwner, Kind, Problem, check_client_certificate};
 
 const NAME: Field<'_> = Field {
     name: "name",
@@ -76,7 +76,7 @@ pub(super) async fn answer(
             Some(_) => Reply::see_other(&next(visit)),
             None => sign_in_page(visit, &Shown::default(), &[]),
         }),
-        (["sign-in"], Some(form)) => sign_in(visit, &form).await,
+        (["sign-in"], Some(form)) => sign_in_in_turn(visit, &form).await,
         (["invitations", token], None) => Ok(invitation_page(visit, token, &Shown::default())),
         (["invitations", token], Some(form)) => accept(visit, token, &form).await,
         _ => Err(no_such_page()),
@@ -103,6 +103,14 @@ fn account_meant(visit: &Visit, form: &Form) -> Option<Tenant> {
     let chosen = chosen.map(Tenant::from_number);
     let asking = || authorize::account_of(visit, &next(visit));
     visit.site.account_wide().or_else(asking).or(chosen)
+}
+
+/// Signs somebody in, behind others of the same address: one would fill the queue in which all wait until
+/// passwords are compared.
+async fn sign_in_in_turn(visit: &Visit, form: &Form) -> Result<Reply, Problem> {
+    let owner = BudgetOwner::at(visit.address);
+    let _tries = visit.app.sign_ins_at_once.enter(owner).await?;
+    sign_in(visit, form).await
 }
 
 async fn sign_in(visit: &Visit, form: &Form) -> Result<Reply, Problem> {

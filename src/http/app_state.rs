@@ -31,6 +31,11 @@ use crate::shared_caches::SharedCaches;
 use crate::tls::ListenerTls;
 use crate::traces::Traces;
 
+/// Whoever tries to sign in waits for one hash of a password, and others of the same address for these.
+const SIGN_INS_AT_ONCE: usize = 4;
+const MANY_SIGN_INS: &str = "too many try to sign in from this address at once";
+const MANY_LARGE: &str = "too many requests for large answers at once";
+
 /// The state that all requests share, fixed at the start.
 pub(crate) struct AppState {
     pub(crate) system: Arc<System>,
@@ -49,6 +54,8 @@ pub(crate) struct AppState {
     pub(crate) read_pace: ReadPace,
     /// How many large answers are in the making for each caller.
     pub(crate) large_answers: Arc<ConcurrencyLimit>,
+    /// How many try to sign in at once from each address.
+    pub(crate) sign_ins_at_once: Arc<ConcurrencyLimit>,
     /// What clients write before a path.
     pub(crate) public_url: PublicUrl,
     /// How long browsers keep a session of the console.
@@ -131,7 +138,8 @@ impl AppState {
             attachment_bytes_max: config.limits.max_attachment_bytes,
             redirects_to_objects: config.objects.redirect,
             answers,
-            large_answers: ConcurrencyLimit::new(config.limits.large_answers_at_once),
+            large_answers: ConcurrencyLimit::new(config.limits.large_answers_at_once, MANY_LARGE),
+            sign_ins_at_once: ConcurrencyLimit::new(SIGN_INS_AT_ONCE, MANY_SIGN_INS),
             read_pace: ReadPace {
                 bytes_per_second_min: config.server.read_bytes_per_second_min,
             },

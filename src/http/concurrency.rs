@@ -18,6 +18,8 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     each: usize,
+    /// What whoever has waited for too long is told.
+    refusal: &'static str,
     by_owner: Mutex<HashMap<BudgetOwner, Arc<Semaphore>>>,
 }
 
@@ -30,10 +32,11 @@ pub(crate) struct ConcurrencyPermit {
 }
 
 impl ConcurrencyLimit {
-    /// So many at once for each caller.
-    pub(crate) fn new(each: usize) -> Arc<Self> {
+    /// So many at once for each caller, who is told this where it has waited for too long.
+    pub(crate) fn new(each: usize, refusal: &'static str) -> Arc<Self> {
         Arc::new(ConcurrencyLimit {
             each,
+            refusal,
             by_owner: Mutex::default(),
         })
     }
@@ -58,11 +61,7 @@ impl ConcurrencyLimit {
             .ok()
             .and_then(Result::ok);
         if entered.permit.is_none() {
-            return Err(Problem::unavailable(
-                "too many requests for large answers at once",
-                Outcome::None,
-                1,
-            ));
+            return Err(Problem::unavailable(self.refusal, Outcome::None, 1));
         }
         Ok(entered)
     }
@@ -91,7 +90,7 @@ mod tests {
 
     #[actix_web::test]
     async fn each_caller_waits_for_its_own_and_leaves_nothing_behind() {
-        let limit = ConcurrencyLimit::new(2);
+        let limit = ConcurrencyLimit::new(2, "too many");
         let (mine, other) = (BudgetOwner::Account(1), BudgetOwner::Account(2));
         let first = limit.enter(mine).await.unwrap();
         let second = limit.enter(mine).await.unwrap();

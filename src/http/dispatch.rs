@@ -234,9 +234,10 @@ impl RequestContext {
             address: forwarded::client_address(&self.app.proxies, &self.request),
             site: self.site.clone(),
         };
-        let reply = console::serve(visit, &mut body).await;
+        let (owner, reply) = console::serve(visit, &mut body).await;
+        self.owner = owner;
         self.body_comes = self.body_comes && !body.has_ended();
-        reply
+        Ok(reply)
     }
 
     async fn handle(&mut self, payload: &mut Payload) -> Result<Response, Problem> {

@@ -14,6 +14,7 @@ use colloquy_model::caller::{Actor, Caller, CredentialId, Tenant};
 use colloquy_model::id::DocumentId;
 use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
+use colloquy_runtime::offload::{self, ComputeError};
 use serde_json::Value;
 
 use super::api_call::{ApiCall, Credential};
@@ -27,7 +28,7 @@ use super::dispatch;
 use super::operation::{AuthRequirement, Operation, Verb};
 use super::output::{FileContent, Output};
 use super::overtaken;
-use super::problem::{More, Problem};
+use super::problem::{More, Outcome, Problem};
 use super::router::RouteMatch;
 use super::site::Site;
 
@@ -116,13 +117,57 @@ impl InProcess {
     /// # Errors
     /// The refusal of the operation.
     pub(crate) async fn ask(&self, request: Request<'_>) -> Result<Found, Problem> {
-        let (operation, call) = self.call(&request)?;
+        let output = self.output(&request).await?;
+        Ok(found(output))
+    }
+
+    /// Reads the JSON that an operation shows, where that is no longer than so much; none where it is.
+    ///
+    /// # Errors
+    /// The refusal of the operation; or there was no room to parse it.
+    pub(crate) async fn get_short(
+        &self,
+        target: &str,
+        bytes_max: usize,
+    ) -> Result<Option<Value>, Problem> {
+        let json = match self.output(&Request::get(target)).await? {
+            Output::Text(text) => text.body,
+            Output::Answer(answer) | Output::Immutable(answer) | Output::Shared(answer, _) => {
+                answer.body
+            }
+            // No page asks for these.
+            Output::Page(_)
+            | Output::Bulk(..)
+            | Output::File(_)
+            | Output::Events(_)
+            | Output::WebSocket(_)
+            | Output::SeeOther(_) => return Err(Problem::crashed()),
+        };
+        if json.len() > bytes_max {
+            return Ok(None);
+        }
+        let tenant = self.principal.as_ref().map(Principal::tenant);
+        let tenant = tenant.unwrap_or(Tenant::OPERATORS);
+        let parsed =
+            offload::run_linear(tenant, json.len(), move || serde_json::from_slice(&json)).await;
+        match parsed {
+            Ok(Ok(value)) => Ok(Some(value)),
+            Ok(Err(_)) | Err(ComputeError::Panicked) => Err(Problem::crashed()),
+            Err(ComputeError::Overloaded) => {
+                let reason = "too much is computed for the account";
+                Err(Problem::unavailable(reason, Outcome::None, 1))
+            }
+        }
+    }
+
+    /// What an operation gives.
+    async fn output(&self, request: &Request<'_>) -> Result<Output, Problem> {
+        let (operation, call) = self.call(request)?;
         let body = match request.body {
             Some(body) if operation.body.is_some() => colloquy_model::json::bytes(body),
             Some(_) | None => Bytes::new(),
         };
-        let output = self.run(operation, call, RawBody::of(body)).await?;
-        Ok(found(output))
+        self.run(operation, call, RawBody::of(body)).await
     }
 
     /// Gives an operation the body of the page's own request, piece by piece as it comes, with what its
@@ -208,6 +253,11 @@ impl InProcess {
         if let Some(known) = operation.known {
             known(&call).await?;
         }
+        let large_answers = &self.app.large_answers;
+        let _in_the_making = match operation.plentiful {
+            true => Some(large_answers.enter(self.owner()).await?),
+            false => None,
+        };
         dispatch::run(operation, call, body).await
     }
 

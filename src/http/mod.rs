@@ -100,7 +100,7 @@ pub(crate) use authentication::{address_allowed, check_is_current};
 pub(crate) use authorization::{
     AuthorizationQuery, AuthorizationRequest, Unasked, check as check_authorization,
 };
-pub(crate) use body::{BodyReader, read_form};
+pub(crate) use body::{BodyReader, RawBody, read_form};
 pub(crate) use budget::BudgetOwner;
 pub(crate) use client_certificate::check as check_client_certificate;
 pub(crate) use conditions::has_already;

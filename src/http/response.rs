@@ -12,14 +12,14 @@ use actix_web::http::header::{
     RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, VARY, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use actix_web::http::{ConnectionType, StatusCode, Version};
+use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::{HttpResponse, HttpResponseBuilder, web};
 use bytes::{Bytes, BytesMut};
 use colloquy_model::answer::{Answer, Done};
 use colloquy_model::page::Start;
 use colloquy_runtime::offload;
 
-use super::budget::{BytesPermit, Slack};
+use super::budget::{BudgetOwner, BytesPermit, Slack};
 use super::cors::{AllowedOrigins, CorsRequest};
 use super::dispatch::{RequestContext, Response};
 use super::headers::{Audience, REPLAYED, REQUEST_ID, add_limits};
@@ -218,8 +218,9 @@ pub(super) fn response(
 
 /// Makes the HTTP response that shows a page of the console.
 pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) -> HttpResponse {
-    // What is left is a panic: whatever is refused has a page of its own.
-    let reply = page.unwrap_or_else(|problem| console::failed(&problem));
+    let counted = page.and_then(|reply| Ok((context.room_for_page(&reply)?, reply)));
+    // What else is left is a panic: whatever is refused has a page of its own.
+    let (room, reply) = counted.unwrap_or_else(|problem| (None, console::failed(&problem)));
     let status = match reply.ending {
         Ending::Shown => StatusCode::OK,
         Ending::GoesOn => StatusCode::SEE_OTHER,
@@ -243,7 +244,7 @@ pub(super) fn of_page(context: &RequestContext, page: Result<Reply, Problem>) ->
         head,
         body: reply.body,
     };
-    let ResponseParts { mut head, body } = context.whole(whole, None);
+    let ResponseParts { mut head, body } = context.whole(whole, room);
     context.add_common_headers(&mut head, nature);
     let leads_to = reply.leads_to.as_deref();
     if let Some(policy) =
@@ -372,18 +373,36 @@ impl RequestContext {
             return (reply, None);
         };
         let reads = self.row().is_some_and(|row| row.verb == Verb::Get);
+        match self.room_for(owner, bytes, reads) {
+            Ok(permit) => (reply, Some(permit)),
+            Err(problem) => (Err(problem), None),
+        }
+    }
+
+    /// Finds room for a large page of somebody who is signed in.
+    fn room_for_page(&self, reply: &Reply) -> Result<Option<BytesPermit>, Problem> {
+        let (bytes, method) = (reply.body.len(), self.request.method());
+        let Some(owner) = self.owner.filter(|_| bytes > SMALL_MAX) else {
+            return Ok(None);
+        };
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        self.room_for(owner, bytes, reads).map(Some)
+    }
+
+    /// Finds room for so many bytes: more for what tells of a change than for what only reads.
+    fn room_for(
+        &self,
+        owner: BudgetOwner,
+        bytes: usize,
+        reads: bool,
+    ) -> Result<BytesPermit, Problem> {
         let (slack, outcome) = if reads {
             (Slack::None, problem::Outcome::None)
         } else {
             (Slack::Twice, problem::Outcome::Unknown)
         };
-        match self.app.answers.take(owner, bytes, slack) {
-            Some(permit) => (reply, Some(permit)),
-            None => (
-                Err(Problem::unavailable(TOO_MANY_ANSWERS, outcome, 1)),
-                None,
-            ),
-        }
+        let room = self.app.answers.take(owner, bytes, slack);
+        room.ok_or_else(|| Problem::unavailable(TOO_MANY_ANSWERS, outcome, 1))
     }
 
     /// A response with its body, in the way in which a body of its size leaves.

@@ -18,6 +18,7 @@ mod long_document;
 mod names;
 mod neighbour;
 mod offsets;
+mod pages;
 mod searches;
 mod slow_readers;
 mod threads;

@@ -11,6 +11,8 @@ use crate::http::Problem;
 
 /// Lines that are shown side by side at most.
 const LINES_MAX: usize = 4_000;
+/// Bytes of differences that are told line by line, at most: each takes many times as much in memory.
+const BYTES_MAX: usize = 2_097_152;
 
 /// A line of one side, with its number in that text.
 #[derive(Clone, Copy)]
@@ -34,7 +36,10 @@ impl Docs<'_> {
         let parameters = [sides.as_slice(), &[("format", "json")]].concat();
         let found = match self
             .session
-            .get(&target(&format!("{}/diff", document.at), &parameters))
+            .get_short(
+                &target(&format!("{}/diff", document.at), &parameters),
+                BYTES_MAX,
+            )
             .await
         {
             Err(problem) if !problem.field.is_empty() => Err(problem),
@@ -56,7 +61,10 @@ impl Docs<'_> {
             @match &found {
                 Err(problem) => (refusal(problem)),
                 Ok(found) => {
-                    (table(&found.body, &called(from, &known, "The one before"), &called(to, &known, "The newest")))
+                    @match found {
+                        Some(found) => (table(found, &called(from, &known, "The one before"), &called(to, &known, "The newest"))),
+                        None => p.notice.warn { "They differ in more than a page shows. Download the patch for all of it." },
+                    }
                     div.actions.spaced {
                         a.button href=(patch) download { "Download as a patch" }
                         @if !from.is_empty() {

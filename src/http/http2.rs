@@ -3,6 +3,7 @@
 //! stops. Requests and answers are those of HTTP/1.1 from here on.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -31,17 +32,20 @@ const STREAMS_MAX: u32 = 100;
 /// Bytes of answers that may wait for a connection's client to take them; beyond it, no further
 /// request of it begins.
 const UNSENT_MAX: usize = 262_144;
-/// Bytes of heads of a connection's requests that are under way; what comes beyond it is refused, so that it may
+/// What the heads of a connection's requests may take in memory; what comes beyond it is refused, so that it may
 /// be asked again (RFC 9113, 8.7). A client writes a header once, and then says in a byte that it comes again
 /// (RFC 7541).
-const HEADS_MAX: usize = 524_288;
+const HEADS_MAX: usize = 2_097_152;
 /// Bytes of one answer that are given to the connection before the client has taken them.
 const SEND_BUFFER: usize = 16_384;
 /// Bytes of one body, and of a connection's bodies, that a client may send before they are read.
 const BODY_WINDOW: u32 = 131_072;
 const CONNECTION_WINDOW: u32 = 2 * BODY_WINDOW;
-/// What a header takes beside its bytes, as HTTP/2 counts it (RFC 9113, 6.5.2).
-const HEADER_OVERHEAD: usize = 32;
+/// What a request takes beside its head, a name beside its values in a table that is half empty, and a value
+/// beside its bytes.
+const REQUEST_MEMORY: usize = 1_024;
+const NAME_MEMORY: usize = 512;
+const VALUE_MEMORY: usize = 128;
 /// Headers that mean a connection of HTTP/1.1, and that HTTP/2 forbids (RFC 9113, 8.2.2).
 const OF_CONNECTION: [&str; 5] = [
     "connection",
@@ -76,7 +80,7 @@ pub(super) struct Connection<S> {
 #[derive(Debug, Default)]
 struct Streams {
     open: Cell<u32>,
-    /// Bytes of their heads.
+    /// What their heads take, and of those that wait.
     heads: Cell<usize>,
     unsent: Cell<usize>,
     less: Notify,
@@ -88,32 +92,65 @@ impl Streams {
     }
 }
 
+/// What the head of one request takes in memory; dropped with its answer.
+struct Head {
+    streams: Rc<Streams>,
+    bytes: usize,
+}
+
+impl Head {
+    /// That of one more request; none where they would take too much together.
+    fn new(streams: &Rc<Streams>, request: &http::Request<RecvStream>) -> Option<Self> {
+        let bytes = memory_of(request);
+        let with = streams.heads.get() + bytes;
+        // One alone is bounded by its own limits.
+        if with > HEADS_MAX && with > bytes {
+            return None;
+        }
+        streams.heads.set(with);
+        Some(Head {
+            streams: Rc::clone(streams),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        self.streams
+            .heads
+            .set(self.streams.heads.get() - self.bytes);
+    }
+}
+
+/// A request that has come, and has not begun.
+struct Arrived {
+    request: http::Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    head: Head,
+}
+
 /// One request under way; dropped with its answer.
 struct Open {
     streams: Rc<Streams>,
-    head_bytes: usize,
+    _head: Head,
 }
 
 impl Open {
-    fn new(streams: &Rc<Streams>, head_bytes: usize) -> Self {
+    fn new(head: Head) -> Self {
+        let streams = Rc::clone(&head.streams);
         streams.open.set(streams.open.get() + 1);
-        streams.heads.set(streams.heads.get() + head_bytes);
         Open {
-            streams: Rc::clone(streams),
-            head_bytes,
+            streams,
+            _head: head,
         }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let Open {
-            streams,
-            head_bytes,
-        } = self;
-        streams.open.set(streams.open.get() - 1);
-        streams.heads.set(streams.heads.get() - *head_bytes);
-        streams.less.notify_one();
+        self.streams.open.set(self.streams.open.get() - 1);
+        self.streams.less.notify_one();
     }
 }
 
@@ -179,10 +216,16 @@ where
             return;
         };
         let streams = Rc::new(Streams::default());
+        let mut waiting = VecDeque::new();
         let mut is_leaving = false;
         loop {
+            while streams.have_room()
+                && let Some(arrived) = waiting.pop_front()
+            {
+                self.begin(arrived);
+            }
             match self.next(&mut connection, &streams, is_leaving).await {
-                Next::Request(begun) => self.begin(*begun, &streams),
+                Next::Request(request) => waiting.extend(arrived(*request, &streams)),
                 Next::Less => {}
                 Next::Idle if streams.open.get() > 0 => {}
                 Next::Idle | Next::Stopping => {
@@ -215,43 +258,34 @@ where
         streams: &Streams,
         is_leaving: bool,
     ) -> Next {
-        if !streams.have_room() {
-            // Driven on, for what is under way; what comes waits.
-            return tokio::select! {
-                _ = poll_fn(|context| connection.poll_closed(context)) => Next::End,
-                () = streams.less.notified() => Next::Less,
-            };
-        }
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok(begun)) => Next::Request(Box::new(begun)),
                 Some(Err(_)) | None => Next::End,
             },
+            () = streams.less.notified(), if !streams.have_room() => Next::Less,
             () = self.stopping.notified(), if !is_leaving => Next::Stopping,
             () = sleep(self.limits.idle), if !is_leaving => Next::Idle,
         }
     }
 
     /// Answers one request beside the others.
-    fn begin<B>(
-        &self,
-        (request, mut respond): (http::Request<RecvStream>, SendResponse<Bytes>),
-        streams: &Rc<Streams>,
-    ) where
+    fn begin<B>(&self, arrived: Arrived)
+    where
         S::Response: Into<Response<B>>,
         B: MessageBody + 'static,
     {
+        let Arrived {
+            request,
+            mut respond,
+            head,
+        } = arrived;
         let is_head = request.method() == http::Method::HEAD;
-        let head_bytes = head_bytes(&request);
-        if streams.heads.get() + head_bytes > HEADS_MAX {
-            respond.send_reset(Reason::REFUSED_STREAM);
-            return;
-        }
         let Some(request) = self.request(request) else {
             respond.send_reset(Reason::PROTOCOL_ERROR);
             return;
         };
-        let (open, patience) = (Open::new(streams, head_bytes), self.limits.unsent);
+        let (open, patience) = (Open::new(head), self.limits.unsent);
         let answering = self.service.call(request);
         actix_web::rt::spawn(async move {
             let answer = Answer {
@@ -305,12 +339,31 @@ where
     }
 }
 
-/// Bytes of a request's target and headers, each of which takes some more.
-fn head_bytes(request: &http::Request<RecvStream>) -> usize {
+/// A request that has come, unless the heads of its connection's take too much.
+fn arrived(
+    (request, mut respond): (http::Request<RecvStream>, SendResponse<Bytes>),
+    streams: &Rc<Streams>,
+) -> Option<Arrived> {
+    let Some(head) = Head::new(streams, &request) else {
+        respond.send_reset(Reason::REFUSED_STREAM);
+        return None;
+    };
+    Some(Arrived {
+        request,
+        respond,
+        head,
+    })
+}
+
+/// About what a request's head takes in memory.
+fn memory_of(request: &http::Request<RecvStream>) -> usize {
+    let headers = request.headers();
     let target = request.uri().path_and_query();
-    let headers = request.headers().iter();
-    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
-    target.map_or(0, |target| target.as_str().len()) + headers.sum::<usize>()
+    let values = headers.values().map(|value| value.len() + VALUE_MEMORY);
+    REQUEST_MEMORY
+        + target.map_or(0, |target| target.as_str().len())
+        + headers.keys_len() * NAME_MEMORY
+        + values.sum::<usize>()
 }
 
 fn value_of(bytes: &[u8]) -> Option<HeaderValue> {

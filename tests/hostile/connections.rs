@@ -348,7 +348,11 @@ async fn heads_that_take_few_bytes_are_bounded_by_what_they_say() {
             let url = format!("https://{}/console/sign-in", server.address());
             let mut request = http::Request::post(url)
                 .header("content-type", "application/x-www-form-urlencoded");
-            for _ in 0..14 {
+            for number in 0..110_u8 {
+                let name = [b'a' + number / 26, b'a' + number % 26];
+                request = request.header(name.as_slice(), "");
+            }
+            for _ in 0..13 {
                 request = request.header("x", &long);
             }
             let request = request.body(()).unwrap();
@@ -363,7 +367,7 @@ async fn heads_that_take_few_bytes_are_bounded_by_what_they_say() {
         assert_eq!(answer.status(), 408);
     }
     let grown = peak_mib(server.pid()) - before;
-    assert!(grown < 60, "{grown} MiB more");
+    assert!(grown < 100, "{grown} MiB more");
 }
 
 /// What a process has computed since it began.

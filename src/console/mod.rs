@@ -379,6 +379,11 @@ fn refused(
         let page = Page::new(heading, content);
         layout::page(visit, session, page).ending(ending)
     };
+    with_headers(reply, problem)
+}
+
+/// A refusal with what it says in headers.
+fn with_headers(reply: Reply, problem: &Problem) -> Reply {
     let reply = match problem.allow {
         Some(methods) => reply.with("allow", methods),
         None => reply,
@@ -441,13 +446,15 @@ fn advice(problem: &Problem) -> (&'static str, &'static str) {
     }
 }
 
-/// What is shown where making a page has failed.
+/// What is shown where making a page has failed, or there is no room for it.
 pub(crate) fn failed(problem: &Problem) -> Reply {
-    Reply::html(
+    let (heading, advice) = advice(problem);
+    let reply = Reply::html(
         Ending::Refused(problem.kind),
         html! { (maud::DOCTYPE) html lang="en" {
             head { title { "Colloquy" } }
-            body { h1 { "Something went wrong here" } p { "It is logged. Try again." } }
+            body { h1 { (heading) } p { (advice) } }
         } },
-    )
+    );
+    with_headers(reply, problem)
 }

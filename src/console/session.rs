@@ -90,6 +90,7 @@ pub(super) fn find(visit: &Visit) -> Result<Option<Session>, Problem> {
         role,
         is_operator: known.is_operator(),
         credential: known.credential(),
+        large_answers: Arc::default(),
     };
     let csrf = format!("{}.{}", csrf_token(&text), side(principal.as_ref()));
     Ok(Some(Session {
@@ -188,7 +189,8 @@ impl Session {
         }
     }
 
-    /// Who pays for the memory that the session's forms hold.
+    /// Who pays for the memory that the session's forms and pages hold, and in whose turn they are read and
+    /// written.
     pub(super) fn owner(&self) -> BudgetOwner {
         self.api.owner()
     }

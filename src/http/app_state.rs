@@ -31,7 +31,7 @@ use crate::shared_caches::SharedCaches;
 use crate::tls::ListenerTls;
 use crate::traces::Traces;
 
-/// Whoever tries to sign in waits for one hash of a password, and others of the same address for these.
+/// Whoever tries to sign in waits until passwords are compared, and others of the same address until these have.
 const SIGN_INS_AT_ONCE: usize = 4;
 const MANY_SIGN_INS: &str = "too many try to sign in from this address at once";
 const MANY_LARGE: &str = "too many requests for large answers at once";

@@ -16,12 +16,14 @@ use colloquy_model::time::Timestamp;
 use colloquy_model::user::Role;
 use colloquy_runtime::offload::{self, ComputeError};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use super::api_call::{ApiCall, Credential};
 use super::app_state::AppState;
 use super::authentication::{self, Needs};
 use super::body::{BodyReader, RawBody};
 use super::budget::BudgetOwner;
+use super::concurrency::ConcurrencyPermit;
 use super::conversation_access;
 use super::csv::ListFormat;
 use super::dispatch;
@@ -47,6 +49,9 @@ pub(crate) struct InProcess {
     pub(crate) is_operator: bool,
     /// What the page's visitor has shown.
     pub(crate) credential: CredentialId,
+    /// The page's turn to have large answers made, from the first one until the page is made: what it shows of
+    /// them is in memory all the while.
+    pub(crate) large_answers: Arc<OnceCell<ConcurrencyPermit>>,
 }
 
 /// What is asked of an operation.
@@ -253,11 +258,10 @@ impl InProcess {
         if let Some(known) = operation.known {
             known(&call).await?;
         }
-        let large_answers = &self.app.large_answers;
-        let _in_the_making = match operation.plentiful {
-            true => Some(large_answers.enter(self.owner()).await?),
-            false => None,
-        };
+        if operation.plentiful {
+            let entering = || self.app.large_answers.enter(self.owner());
+            self.large_answers.get_or_try_init(entering).await?;
+        }
         dispatch::run(operation, call, body).await
     }
 

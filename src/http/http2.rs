@@ -225,7 +225,11 @@ where
                 self.begin(arrived);
             }
             match self.next(&mut connection, &streams, is_leaving).await {
-                Next::Request(request) => waiting.extend(arrived(*request, &streams)),
+                Next::Request(request) => {
+                    // Beyond it, some of those that wait are given up by their client.
+                    let has_room = waiting.len() < STREAMS_MAX as usize;
+                    waiting.extend(arrived(*request, has_room, &streams));
+                }
                 Next::Less => {}
                 Next::Idle if streams.open.get() > 0 => {}
                 Next::Idle | Next::Stopping => {
@@ -339,12 +343,14 @@ where
     }
 }
 
-/// A request that has come, unless the heads of its connection's take too much.
+/// A request that has come, unless there is no room for it, or the heads of its connection's take too much.
 fn arrived(
     (request, mut respond): (http::Request<RecvStream>, SendResponse<Bytes>),
+    has_room: bool,
     streams: &Rc<Streams>,
 ) -> Option<Arrived> {
-    let Some(head) = Head::new(streams, &request) else {
+    let head = has_room.then(|| Head::new(streams, &request)).flatten();
+    let Some(head) = head else {
         respond.send_reset(Reason::REFUSED_STREAM);
         return None;
     };
@@ -357,11 +363,19 @@ fn arrived(
 
 /// About what a request's head takes in memory.
 fn memory_of(request: &http::Request<RecvStream>) -> usize {
-    let headers = request.headers();
-    let target = request.uri().path_and_query();
+    let (headers, uri) = (request.headers(), request.uri());
+    let target = uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    // It becomes a header, too.
+    let authority = uri
+        .authority()
+        .map_or(0, |authority| 2 * authority.as_str().len());
     let values = headers.values().map(|value| value.len() + VALUE_MEMORY);
     REQUEST_MEMORY
-        + target.map_or(0, |target| target.as_str().len())
+        + request.method().as_str().len()
+        + target
+        + authority
         + headers.keys_len() * NAME_MEMORY
         + values.sum::<usize>()
 }

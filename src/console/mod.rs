@@ -184,8 +184,8 @@ async fn answer(
     let form = if method == Method::POST {
         // Whoever signs in sends little, though a session may come with it.
         let is_small = matches!(path, ["sign-in"] | ["invitations", ..]);
-        let owner = session.filter(|_| !is_small);
-        let form = forms::read(visit, owner, body).await?;
+        let signed_in = session.filter(|_| !is_small);
+        let form = forms::read(visit, signed_in, body).await?;
         if let Err(problem) = check_same_site(&visit.app, &visit.request) {
             return Ok(refused(visit, session, &problem, &form.written()));
         }

@@ -41,10 +41,11 @@ const SEND_BUFFER: usize = 16_384;
 /// Bytes of one body, and of a connection's bodies, that a client may send before they are read.
 const BODY_WINDOW: u32 = 131_072;
 const CONNECTION_WINDOW: u32 = 2 * BODY_WINDOW;
-/// What a request takes beside its head, a name beside its values in a table that is half empty, and a value
-/// beside its bytes.
+/// Bytes that a request takes beside its head.
 const REQUEST_MEMORY: usize = 1_024;
+/// Bytes that a header's name takes: two places of a table that may be half empty, of some 200 bytes each.
 const NAME_MEMORY: usize = 512;
+/// Bytes that a header's value takes beside its own.
 const VALUE_MEMORY: usize = 128;
 /// Headers that mean a connection of HTTP/1.1, and that HTTP/2 forbids (RFC 9113, 8.2.2).
 const OF_CONNECTION: [&str; 5] = [

@@ -140,13 +140,15 @@ impl InProcess {
             Output::Answer(answer) | Output::Immutable(answer) | Output::Shared(answer, _) => {
                 answer.body
             }
-            // No page asks for these.
             Output::Page(_)
             | Output::Bulk(..)
             | Output::File(_)
             | Output::Events(_)
             | Output::WebSocket(_)
-            | Output::SeeOther(_) => return Err(Problem::crashed()),
+            | Output::SeeOther(_) => {
+                tracing::error!(target, "a page asks for the JSON of what shows none");
+                return Err(Problem::crashed());
+            }
         };
         if json.len() > bytes_max {
             return Ok(None);
@@ -157,7 +159,11 @@ impl InProcess {
             offload::run_linear(tenant, json.len(), move || serde_json::from_slice(&json)).await;
         match parsed {
             Ok(Ok(value)) => Ok(Some(value)),
-            Ok(Err(_)) | Err(ComputeError::Panicked) => Err(Problem::crashed()),
+            Ok(Err(error)) => {
+                tracing::error!(target, %error, "an operation gave a page what is no JSON");
+                Err(Problem::crashed())
+            }
+            Err(ComputeError::Panicked) => Err(Problem::crashed()),
             Err(ComputeError::Overloaded) => {
                 let reason = "too much is computed for the account";
                 Err(Problem::unavailable(reason, Outcome::None, 1))

@@ -155,9 +155,9 @@ enum Position {
 struct Framing {
     length: u64,
     chunked: bool,
-    /// It becomes a WebSocket, whatever its length.
+    /// The connection becomes a WebSocket, whatever length is told.
     switches: bool,
-    /// It becomes a tunnel.
+    /// The method is CONNECT: where no length is told, the connection becomes a tunnel.
     connects: bool,
 }
 
@@ -191,7 +191,7 @@ impl Framing {
         Ok(())
     }
 
-    /// What follows the head.
+    /// Where the bytes behind the head stand.
     fn body(self) -> Position {
         match self {
             Framing { chunked: true, .. } => Position::ChunkSize,

@@ -16,7 +16,7 @@ pub(super) const SLICE: usize = 65_536;
 /// A slice in each round, for which whoever finds nothing left waits; owners take turns.
 #[derive(Debug)]
 pub(super) struct Slice {
-    /// How many have begun.
+    /// How many slices have begun.
     round: Cell<u64>,
     /// Bytes that are left of the present one, but for those that are kept for somebody …
     left: Cell<usize>,
@@ -143,7 +143,7 @@ impl Slice {
         left < SLICE
     }
 
-    /// How many have begun.
+    /// The number of the present round: how many slices have begun.
     pub(super) fn round(&self) -> u64 {
         self.round.get()
     }

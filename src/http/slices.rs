@@ -3,8 +3,9 @@
 //! its connections, and looks whether something new has come only after up to 61 of them (tokio's
 //! `LocalSet`): with 16 that bring large bodies, each 128 KiB at a time, a short request of another
 //! waited for all of that. So in each round all of a worker's connections together read and write one
-//! slice of what is long, and compute at most one step of a handshake. Those for which nothing is left of it take
-//! turns, in which accounts (of nobody who is known, addresses) are equals.
+//! slice of what is long (`slice.rs`), compute at most one step of a handshake, and produce one slice of what event
+//! streams and sockets show. Those for which nothing is left take turns, in which accounts (of nobody who is known,
+//! addresses) are equals.
 //!
 //! It earns its lines: beside 64 documents of 8 MiB (`tests/hostile/uploads.rs`, two cores, release) a
 //! worker had rounds of 10 to 33 ms of CPU; with slices and without huge pages the longest, but for one of
